@@ -1,0 +1,1 @@
+"""The schema of a table, and its translations into each language rows travel in."""
