@@ -1,0 +1,1 @@
+"""BigQuery I/O for Apache Beam in Python: Storage Read and Write, exactly once on Flink."""
