@@ -59,16 +59,24 @@ class ReadResponse:
     throttle_percent: int = 0
 
 
+class ReadCall(Iterator[ReadResponse], Protocol):
+    """One open ReadRows call: responses in order. Not a generator, for two threads use it."""
+
+    def close(self) -> None:
+        """Cancels the call. From any thread, any number of times; a `next` that waits ends
+        soon after, with `StopIteration` or any error of our tree."""
+
+
 class ReadService(Protocol):
     """Storage Read. Nothing here retries but session creation; resuming is `read/rows.py`'s."""
 
     def create_session(self, request: SessionRequest) -> ReadSession:
         """Makes a session; a table with no rows gives one with no streams."""
 
-    def read_rows(self, stream: str, offset: int) -> Iterator[ReadResponse]:
-        """Yields the responses of a stream from row `offset` on; closing it cancels the call.
+    def read_rows(self, stream: str, offset: int) -> ReadCall:
+        """Yields the responses of a stream from row `offset` on; `close` it when done.
 
-        Raises:
+        Raises, here or while iterating:
             TransientError: broken or throttled; call again at the next row.
             SessionExpiredError: the session is too old.
             InvalidRequestError: `offset` lies beyond the stream's rows.
