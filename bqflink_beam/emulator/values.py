@@ -1,0 +1,215 @@
+"""Rows as Python values and as the cells of REST.
+
+Python values: int, float, bool, str, bytes, Decimal, date, time, naive datetime
+(DATETIME), aware datetime in UTC (TIMESTAMP), text for GEOGRAPHY, JSON and TIMESTAMP(12),
+`pa.MonthDayNano` for INTERVAL, a dict with start and end for RANGE, dict for STRUCT,
+list for REPEATED.
+"""
+
+import base64
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bqflink_beam.emulator import types
+from bqflink_beam.schema.model import Field, TableSchema
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_WIDE = decimal.Context(prec=100)
+
+
+def python_rows(chunks: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Returns stored rows as dicts of Python values."""
+    return [row for chunk in chunks for row in chunk.to_pylist()]
+
+
+def batch_from_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Makes a chunk from rows of Python values; names match exactly, absent is NULL or [].
+
+    Does not check against modes and limits: see `checks.check_batch`.
+    """
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if field.repeated:
+            values = [[] if value is None else value for value in values]
+        columns.append(_array(field, values, types.arrow_type(field)))
+    return pa.RecordBatch.from_arrays(columns, schema=types.arrow_schema(schema))
+
+
+def _array(field: Field, values: list[Any], kind: pa.DataType) -> pa.Array:
+    if field.type == "BIGNUMERIC" and not field.repeated:
+        return wide_decimals(
+            [None if value is None else unscaled(value, 38) for value in values], 38
+        )
+    if field.type == "BIGNUMERIC":
+        flat = [unscaled(value, 38) for items in values for value in items]
+        ends = [0]
+        for items in values:
+            ends.append(ends[-1] + len(items))
+        return pa.ListArray.from_arrays(
+            pa.array(ends, pa.int32()), wide_decimals(flat, 38), type=kind
+        )
+    return pa.array(values, kind)
+
+
+def unscaled(value: decimal.Decimal | int | str, scale: int) -> int:
+    """Returns a decimal's digits as an integer at a scale.
+
+    Raises:
+        ValueError: the value has more fractional digits than that.
+    """
+    shifted = _WIDE.scaleb(decimal.Decimal(value), scale)
+    whole = int(shifted)
+    if whole != shifted:
+        raise ValueError(f"{value} has more than {scale} fractional digits")
+    return whole
+
+
+def wide_decimals(unscaled_values: Sequence[int | None], scale: int) -> pa.Array:
+    """Makes a decimal256 array from unscaled integers.
+
+    Arrow's own constructor stops at 76 digits, and BIGNUMERIC has part of a 77th.
+    """
+    return decimals_from_bytes(
+        [
+            None if value is None else value.to_bytes(32, "little", signed=True)
+            for value in unscaled_values
+        ],
+        pa.decimal256(76, scale),
+    )
+
+
+def decimals_from_bytes(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Makes a decimal array from little-endian two's complement values of its full width."""
+    zero = bytes(kind.byte_width)
+    data = b"".join([zero if value is None else value for value in values])
+    valid = None
+    if None in values:
+        valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
+
+
+# --- REST cells ------------------------------------------------------------------------
+
+
+def rest_rows(
+    schema: TableSchema, chunks: Iterable[pa.RecordBatch], *, int64_timestamps: bool = False
+) -> list[dict[str, Any]]:
+    """Returns rows as REST has them: ``{"f": [{"v": ...}, ...]}``.
+
+    Args:
+        int64_timestamps: TIMESTAMP as microseconds instead of floating seconds
+            (``formatOptions.useInt64Timestamp``).
+    """
+    return [
+        {
+            "f": [
+                {"v": rest_value(field, row[field.name], int64_timestamps=int64_timestamps)}
+                for field in schema
+            ]
+        }
+        for row in python_rows(chunks)
+    ]
+
+
+def rest_value(field: Field, value: Any, *, int64_timestamps: bool = False) -> Any:
+    """Returns a Python value of a field as the ``v`` of a REST cell."""
+    if field.repeated:
+        return [
+            {"v": _rest_element(field, item, int64_timestamps)}
+            for item in (value if value is not None else ())
+        ]
+    return _rest_element(field, value, int64_timestamps)
+
+
+def _rest_element(field: Field, value: Any, int64_timestamps: bool) -> Any:
+    if value is None:
+        return None
+    if field.type == "STRUCT":
+        return {
+            "f": [
+                {"v": rest_value(inner, value[inner.name], int64_timestamps=int64_timestamps)}
+                for inner in field.fields
+            ]
+        }
+    if field.type == "RANGE":
+        bounds = [
+            "UNBOUNDED"
+            if value[bound] is None
+            else _rest_scalar(field.range_element_type or "DATE", value[bound], int64_timestamps)
+            for bound in ("start", "end")
+        ]
+        return f"[{bounds[0]}, {bounds[1]})"
+    return _rest_scalar(field.type, value, int64_timestamps)
+
+
+def _rest_scalar(kind: str, value: Any, int64_timestamps: bool) -> str:
+    if kind == "TIMESTAMP" and not isinstance(value, str):
+        micros = timestamp_micros(value)
+        return str(micros) if int64_timestamps else _float_seconds(micros)
+    return _REST_TEXT.get(kind, str)(value)
+
+
+def timestamp_micros(value: datetime.datetime) -> int:
+    """Returns microseconds since the epoch, exactly."""
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def _float_seconds(micros: int) -> str:
+    # "1.408452095E9": the service's rendering when nothing else is asked for.
+    if micros == 0:
+        return "0.0"
+    sign, digits, _ = decimal.Decimal(micros).as_tuple()
+    text = "".join(map(str, digits))
+    exponent = len(text) - 7
+    mantissa = f"{text[0]}.{text[1:].rstrip('0') or '0'}"
+    return f"{'-' if sign else ''}{mantissa}E{exponent}"
+
+
+def decimal_text(value: decimal.Decimal) -> str:
+    """Returns a NUMERIC or BIGNUMERIC as text: no exponent, no trailing zeros."""
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def float_text(value: float) -> str:
+    """Returns a FLOAT64 as text, the specials in the service's words."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def interval_text(value: Any) -> str:
+    """Returns an INTERVAL (months, days, nanoseconds) in canonical form, ``Y-M D H:M:S[.F]``."""
+    months, days, nanos = value
+    micros = abs(nanos) // 1000
+    hours, rest = divmod(micros, 3_600_000_000)
+    minutes, rest = divmod(rest, 60_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    years, month = divmod(abs(months), 12)
+    clock = f"{'-' if nanos < 0 else ''}{hours}:{minutes}:{seconds}"
+    if fraction:
+        clock += f".{fraction:06d}"
+    return f"{'-' if months < 0 else ''}{years}-{month} {days} {clock}"
+
+
+_REST_TEXT: dict[str, Callable[[Any], str]] = {
+    "BOOL": lambda value: "true" if value else "false",
+    "BYTES": lambda value: base64.b64encode(value).decode(),
+    "FLOAT64": float_text,
+    "NUMERIC": decimal_text,
+    "BIGNUMERIC": decimal_text,
+    "DATE": datetime.date.isoformat,
+    "TIME": datetime.time.isoformat,
+    "DATETIME": datetime.datetime.isoformat,
+    "INTERVAL": interval_text,
+}
