@@ -30,10 +30,13 @@ class _RangeProvider(RestrictionProvider):
         return restriction.size()
 
 
+_RANGES = _RangeProvider()
+
+
 class _CountFn(beam.DoFn):
     """Emits the numbers of a range, giving the rest back to the runner every few rows."""
 
-    def process(self, element, tracker=beam.DoFn.RestrictionParam(_RangeProvider())):
+    def process(self, element, tracker=beam.DoFn.RestrictionParam(_RANGES)):
         number = tracker.current_restriction().start
         stop_at = number + _ROWS_PER_CHECKPOINT
         while tracker.try_claim(number):
