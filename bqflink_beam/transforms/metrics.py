@@ -1,0 +1,22 @@
+"""The names of our metrics, all in one namespace.
+
+Counters are published by DoFns from their own thread: Beam loses what another thread counts.
+"""
+
+from apache_beam.metrics import Metrics
+
+NAMESPACE = "bqflink_beam"
+
+ROWS_ENCODED = "rows_encoded"
+ROWS_FAILED = "rows_failed"
+ROWS_APPENDED = "rows_appended"
+ROWS_COMMITTED = "rows_committed"
+RUNS_REUSED = "runs_reused"
+STREAMS_CREATED = "streams_created"
+STREAMS_FLUSHED = "streams_flushed"
+STREAMS_LOST = "streams_lost"
+
+
+def counter(name: str):
+    """Returns the counter of that name in our namespace."""
+    return Metrics.counter(NAMESPACE, name)

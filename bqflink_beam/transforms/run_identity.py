@@ -1,0 +1,34 @@
+"""A run id and a nonce, minted once for each translation of a pipeline to its proto.
+
+A runner restarts a job from the proto, so every restart has the same id. `p.run()` a
+second time translates again, so it has another: an id minted in `expand` would make the
+second run write nothing.
+"""
+
+import uuid
+import weakref
+
+import apache_beam as beam
+
+from bqflink_beam.write.manifest import RunIdentity
+
+_MINTED: "weakref.WeakKeyDictionary[object, RunIdentity]" = weakref.WeakKeyDictionary()
+
+
+def identity_for(context: object, run_id: str | None) -> RunIdentity:
+    """Returns the identity of one translation; `run_id` is the user's own name for the run."""
+    minted = _MINTED.get(context)
+    if minted is None:
+        minted = _MINTED[context] = RunIdentity(uuid.uuid4().hex, uuid.uuid4().hex)
+    return minted if run_id is None else RunIdentity(run_id, minted.nonce)
+
+
+class RunIdentityParDo(beam.ParDo):
+    """A ParDo whose DoFn learns, while it is translated, which run it belongs to.
+
+    The DoFn has a plain attribute `identity`, and `run_id` with the user's name or None.
+    """
+
+    def to_runner_api_parameter(self, context, **kwargs):
+        self.fn.identity = identity_for(context, self.fn.run_id)
+        return super().to_runner_api_parameter(context, **kwargs)

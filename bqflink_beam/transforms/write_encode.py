@@ -1,0 +1,207 @@
+"""The front of every write: rows in, encoded batches and dead letters out."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from bqflink_beam.codec.proto import RowEncoder
+from bqflink_beam.errors import BqflinkError, ConfigError, PermanentError, RowError
+from bqflink_beam.names import TableReference
+from bqflink_beam.schema import json as schema_json
+from bqflink_beam.service.connection import Connection
+from bqflink_beam.transforms import metrics
+from bqflink_beam.transforms.failed import FailedRow, row_error
+from bqflink_beam.write.batching import BatchBuilder, RowBatch
+from bqflink_beam.write.options import CreateTable
+from bqflink_beam.write.tables import schema_for
+
+# Rows kept back while a bundle lasts, over all its tables.
+_HELD_BYTES_MAX = 64_000_000
+FAILED = "failed"
+BATCHES = "batches"
+
+
+@dataclasses.dataclass(frozen=True)
+class Destination:
+    """Where rows go: one `table`, or what `table_of` says of each row."""
+
+    table: str | None
+    table_of: Callable[[Any], Any] | None
+    default_project: str | None
+
+    def of(self, row: Any) -> str:
+        """Returns ``project.dataset.table`` for a row.
+
+        Raises:
+            ConfigError: what the user's function returned is no table.
+        """
+        if self.table is not None:
+            return self.table
+        assert self.table_of is not None
+        return str(TableReference.parse(self.table_of(row), default_project=self.default_project))
+
+
+@dataclasses.dataclass(frozen=True)
+class Front:
+    """What the encoding step needs to know; plain values, for it travels to workers.
+
+    `schema` is the constant table's, as JSON, None to ask for it. `dead_letters`: failed
+    rows are an output; otherwise the first one fails the job.
+    """
+
+    destination: Destination
+    connection: Connection
+    create: CreateTable | None
+    schema: bytes | None
+    batch_rows_max: int
+    batch_bytes_max: int
+    dead_letters: bool
+
+    @property
+    def forgives_tables(self) -> bool:
+        """Whether a table that cannot be written to costs its rows only, not the job."""
+        return self.dead_letters and self.destination.table is None
+
+
+class EncodeBatches(beam.PTransform):
+    """Encodes rows into batches, each with its table, whatever their windows.
+
+    Results in ``(batches, failed)``, both in global windows: state and gathers are kept
+    for each window, so any other would split streams and lose commits.
+    """
+
+    def __init__(self, front: Front) -> None:
+        super().__init__()
+        self._front = front
+
+    def expand(self, rows):
+        encoded = rows | "Encode" >> beam.ParDo(_EncodeFn(self._front)).with_outputs(
+            FAILED, main=BATCHES
+        )
+        encoded[BATCHES].element_type = RowBatch
+        encoded[FAILED].element_type = FailedRow
+        batches = encoded[BATCHES] | "BatchesInGlobalWindows" >> _global_windows()
+        failed = encoded[FAILED] | "FailedInGlobalWindows" >> _global_windows()
+        return {BATCHES: batches, FAILED: failed}
+
+
+def _global_windows() -> beam.WindowInto:
+    return beam.WindowInto(
+        GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
+    )
+
+
+class _EncodeFn(beam.DoFn):
+    """Takes `WindowedValueParam`, so that a row of five sliding windows comes once, not five times."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def setup(self) -> None:
+        self._client = self._front.connection.open()
+        self._tables: dict[str, tuple[RowEncoder, bytes]] = {}
+        self._encoded = metrics.counter(metrics.ROWS_ENCODED)
+        self._failed = metrics.counter(metrics.ROWS_FAILED)
+
+    def start_bundle(self) -> None:
+        self._builders: dict[str, BatchBuilder] = {}
+        self._held_bytes = 0
+        self._rows = 0
+        self._last: WindowedValue | None = None
+
+    def process(self, row, windowed=beam.DoFn.WindowedValueParam):
+        self._last = windowed
+        timestamp = windowed.timestamp.micros
+        table = None
+        try:
+            table = self._front.destination.of(row)
+            encoder, schema = self._table(table)
+            encoded = encoder.encode(_mapping(row))
+        except RowError as error:
+            yield self._fail(row, table, error, windowed)
+            return
+        except (ConfigError, PermanentError) as error:
+            if not self._front.forgives_tables:
+                raise
+            yield self._fail(row, table, error, windowed)
+            return
+        builder = self._builders.get(table)
+        if builder is None:
+            builder = self._builders[table] = BatchBuilder(
+                table,
+                schema,
+                encoder.descriptor,
+                rows_max=self._front.batch_rows_max,
+                bytes_max=self._front.batch_bytes_max,
+            )
+        before = builder.size
+        batch = builder.add(encoded, timestamp)
+        self._rows += 1
+        self._held_bytes += builder.size - before
+        if batch is not None:
+            yield _in_one_window(batch, windowed)
+        if self._held_bytes > _HELD_BYTES_MAX:
+            for held in self._take_all():
+                yield _in_one_window(held, windowed)
+
+    def finish_bundle(self):
+        for batch in self._take_all():
+            yield _in_one_window(batch, self._last)
+        self._encoded.inc(self._rows)
+
+    def teardown(self) -> None:
+        self._client.close()
+
+    def _table(self, table: str) -> tuple[RowEncoder, bytes]:
+        known = self._tables.get(table)
+        if known is None:
+            schema = self._front.schema
+            if schema is None:
+                reference = TableReference.parse(table)
+                schema = schema_json.dumps(
+                    schema_for(self._client.tables, reference, self._front.create)
+                )
+            known = self._tables[table] = (RowEncoder(schema_json.loads(schema)), schema)
+        return known
+
+    def _take_all(self) -> list[RowBatch]:
+        batches = [batch for builder in self._builders.values() if (batch := builder.take())]
+        self._held_bytes = 0
+        return batches
+
+    def _fail(self, row: Any, table: str | None, error: BqflinkError, windowed: WindowedValue):
+        failed = FailedRow(
+            table=table or "",
+            row=row,
+            error=error.message,
+            column=error.column,
+            timestamp_us=windowed.timestamp.micros,
+        )
+        if not self._front.dead_letters:
+            raise row_error(failed) from error
+        self._failed.inc()
+        return beam.pvalue.TaggedOutput(FAILED, _in_one_window(failed, windowed))
+
+
+def _in_one_window(value: Any, origin: WindowedValue) -> WindowedValue:
+    return WindowedValue(value, origin.timestamp, (origin.windows[0],))
+
+
+def _mapping(row: Any) -> Mapping[str, Any]:
+    """Returns a dict row as it is, and the fields of a `beam.Row` or a NamedTuple.
+
+    Raises:
+        RowError: it is none of these.
+    """
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, beam.Row):
+        return row.as_dict()
+    if hasattr(row, "_asdict"):
+        return row._asdict()
+    raise RowError(f"a row must be a dict, a beam.Row or a NamedTuple, got {type(row).__name__}")

@@ -1,0 +1,130 @@
+"""A Flink in miniature: bundles, checkpoints, crashes and zombies around the buffered writer."""
+
+import copy
+import dataclasses
+
+from bqflink_beam.clock import Clock
+from bqflink_beam.write.batching import RowBatch
+from bqflink_beam.write.buffered import BufferedWriter
+from bqflink_beam.write.flush import flush_all
+from bqflink_beam.write.position import FlushMark, Position
+from tests.sim.model_bigquery import ModelWrite
+
+TABLE = "p.d.t"
+
+
+def row(index: int) -> bytes:
+    return f"row {index:06d}".encode()
+
+
+def batch(rows: list[bytes]) -> RowBatch:
+    return RowBatch(TABLE, b"[]", b"", rows, [0] * len(rows))
+
+
+@dataclasses.dataclass
+class _Checkpoint:
+    """What a restore brings back. `marks` are flushes held until this checkpoint is complete."""
+
+    next_row: int = 0
+    cells: dict[int, Position] = dataclasses.field(default_factory=dict)
+    marks: list[FlushMark] = dataclasses.field(default_factory=list)
+
+
+class MiniRunner:
+    """Reads rows 0, 1, 2… of a source and writes them with `BufferedWriter`.
+
+    `stable_input=False` flushes at once, as a runner does that holds nothing back: the
+    control that must show duplicates.
+    """
+
+    def __init__(
+        self, model: ModelWrite, clock: Clock, *, shards: int = 2, stable_input: bool = True
+    ) -> None:
+        self.model = model
+        self._clock = clock
+        self._shards = shards
+        self._stable_input = stable_input
+        self._now = _Checkpoint()
+        self._snapshot: _Checkpoint | None = None
+        self._completed = _Checkpoint()
+        self._writer = self._new_writer()
+        self._zombies: list[tuple[BufferedWriter, _Checkpoint]] = []
+
+    @property
+    def next_row(self) -> int:
+        return self._now.next_row
+
+    def bundle(self, sizes: list[int]) -> None:
+        """One bundle: a batch of each size, dealt to the shards in turn."""
+        self._writer.start_bundle()
+        marks = self._process(self._writer, self._now, sizes)
+        if self._stable_input:
+            self._now.marks += marks
+        else:
+            self._flush(marks)
+
+    def snapshot(self) -> None:
+        self._snapshot = copy.deepcopy(self._now)
+
+    def complete(self) -> None:
+        """The checkpoint is complete: what it held back is flushed."""
+        if self._snapshot is None:
+            return
+        self._completed, self._snapshot = self._snapshot, None
+        self._flush(self._completed.marks)
+        held = len(self._completed.marks)
+        self._now.marks = self._now.marks[held:]
+
+    def complete_but_crash_before_flush(self) -> None:
+        if self._snapshot is not None:
+            self._completed, self._snapshot = self._snapshot, None
+        self.crash()
+
+    def crash(self) -> None:
+        """Restores the last complete checkpoint; the old worker lives on as a zombie."""
+        self._zombies.append((self._writer, copy.deepcopy(self._now)))
+        self._now = copy.deepcopy(self._completed)
+        self._snapshot = None
+        self._writer = self._new_writer()
+
+    def zombie_appends(self, sizes: list[int]) -> None:
+        """A worker that was given up goes on appending; nobody hears of its flushes."""
+        for writer, state in self._zombies:
+            self._process(writer, state, sizes)
+
+    def finish(self, rows: int) -> None:
+        """Brings the source to `rows` rows, and completes checkpoints until all is flushed."""
+        while self._now.next_row < rows:
+            self.bundle([min(7, rows - self._now.next_row)])
+        self.snapshot()
+        self.complete()
+
+    def _process(
+        self, writer: BufferedWriter, state: _Checkpoint, sizes: list[int]
+    ) -> list[FlushMark]:
+        marks = []
+        for size in sizes:
+            rows = [row(state.next_row + index) for index in range(size)]
+            shard = (state.next_row + size) % self._shards
+            result = writer.append(state.cells.get(shard), batch(rows))
+            assert not result.rejected
+            assert result.position is not None and result.flush is not None
+            state.cells[shard] = result.position
+            marks.append(result.flush)
+            state.next_row += size
+        return marks
+
+    def _flush(self, marks: list[FlushMark]) -> None:
+        stops: dict[str, int] = {}
+        for mark in marks:
+            stops[mark.stream] = max(mark.stop, stops.get(mark.stream, 0))
+        assert flush_all(self.model, stops) == []
+
+    def _new_writer(self) -> BufferedWriter:
+        return BufferedWriter(
+            self.model,
+            prepare_table=lambda table: None,
+            clock=self._clock,
+            budget_s=1.0,
+            request_bytes_max=50,
+        )
