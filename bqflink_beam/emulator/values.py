@@ -160,6 +160,12 @@ def timestamp_micros(value: datetime.datetime) -> int:
     return (value - _EPOCH) // _MICROSECOND
 
 
+def micros_text(micros: int) -> str:
+    """Returns microseconds since the epoch as ``2020-01-31T12:34:56.789000Z``."""
+    moment = _EPOCH + datetime.timedelta(microseconds=micros)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
 def _float_seconds(micros: int) -> str:
     # "1.408452095E9": the service's rendering when nothing else is asked for.
     if micros == 0:
