@@ -13,8 +13,24 @@ from tests.sim.model_bigquery import ModelWrite
 TABLE = "p.d.t"
 
 
-def row(index: int) -> bytes:
-    return f"row {index:06d}".encode()
+SOURCES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A batch to come: the next `size` rows of one source partition, for one shard.
+
+    A replay may interleave the partitions otherwise and pick other shards, so that other
+    rows come to the same offset.
+    """
+
+    size: int
+    source: int
+    shard: int
+
+
+def row(source: int, index: int) -> bytes:
+    return f"row {source} {index:04d}".encode()
 
 
 def batch(rows: list[bytes]) -> RowBatch:
@@ -25,24 +41,21 @@ def batch(rows: list[bytes]) -> RowBatch:
 class _Checkpoint:
     """What a restore brings back. `marks` are flushes held until this checkpoint is complete."""
 
-    next_row: int = 0
+    next_rows: list[int] = dataclasses.field(default_factory=lambda: [0] * SOURCES)
     cells: dict[int, Position] = dataclasses.field(default_factory=dict)
     marks: list[FlushMark] = dataclasses.field(default_factory=list)
 
 
 class MiniRunner:
-    """Reads rows 0, 1, 2… of a source and writes them with `BufferedWriter`.
+    """Reads rows 0, 1, 2… of each source partition and writes them with `BufferedWriter`.
 
     `stable_input=False` flushes at once, as a runner does that holds nothing back: the
     control that must show duplicates.
     """
 
-    def __init__(
-        self, model: ModelWrite, clock: Clock, *, shards: int = 2, stable_input: bool = True
-    ) -> None:
+    def __init__(self, model: ModelWrite, clock: Clock, *, stable_input: bool = True) -> None:
         self.model = model
         self._clock = clock
-        self._shards = shards
         self._stable_input = stable_input
         self._now = _Checkpoint()
         self._snapshot: _Checkpoint | None = None
@@ -51,13 +64,12 @@ class MiniRunner:
         self._zombies: list[tuple[BufferedWriter, _Checkpoint]] = []
 
     @property
-    def next_row(self) -> int:
-        return self._now.next_row
+    def next_rows(self) -> list[int]:
+        return list(self._now.next_rows)
 
-    def bundle(self, sizes: list[int]) -> None:
-        """One bundle: a batch of each size, dealt to the shards in turn."""
+    def bundle(self, batches: list[Batch]) -> None:
         self._writer.start_bundle()
-        marks = self._process(self._writer, self._now, sizes)
+        marks = self._process(self._writer, self._now, batches)
         if self._stable_input:
             self._now.marks += marks
         else:
@@ -87,31 +99,33 @@ class MiniRunner:
         self._snapshot = None
         self._writer = self._new_writer()
 
-    def zombie_appends(self, sizes: list[int]) -> None:
+    def zombie_appends(self, batches: list[Batch]) -> None:
         """A worker that was given up goes on appending; nobody hears of its flushes."""
         for writer, state in self._zombies:
-            self._process(writer, state, sizes)
+            self._process(writer, state, batches)
 
-    def finish(self, rows: int) -> None:
-        """Brings the source to `rows` rows, and completes checkpoints until all is flushed."""
-        while self._now.next_row < rows:
-            self.bundle([min(7, rows - self._now.next_row)])
+    def finish(self, rows: list[int]) -> None:
+        """Brings each partition to its number of rows, and completes a checkpoint."""
+        for source, stop in enumerate(rows):
+            while self._now.next_rows[source] < stop:
+                size = min(4, stop - self._now.next_rows[source])
+                self.bundle([Batch(size, source, source)])
         self.snapshot()
         self.complete()
 
     def _process(
-        self, writer: BufferedWriter, state: _Checkpoint, sizes: list[int]
+        self, writer: BufferedWriter, state: _Checkpoint, batches: list[Batch]
     ) -> list[FlushMark]:
         marks = []
-        for size in sizes:
-            rows = [row(state.next_row + index) for index in range(size)]
-            shard = (state.next_row + size) % self._shards
-            result = writer.append(state.cells.get(shard), batch(rows))
+        for each in batches:
+            start = state.next_rows[each.source]
+            rows = [row(each.source, start + index) for index in range(each.size)]
+            result = writer.append(state.cells.get(each.shard), batch(rows))
             assert not result.rejected
             assert result.position is not None and result.flush is not None
-            state.cells[shard] = result.position
+            state.cells[each.shard] = result.position
             marks.append(result.flush)
-            state.next_row += size
+            state.next_rows[each.source] += each.size
         return marks
 
     def _flush(self, marks: list[FlushMark]) -> None:
