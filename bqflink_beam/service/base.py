@@ -162,6 +162,20 @@ class AppendConnection(Protocol):
         """Ends the call; tickets without an answer raise `OutcomeUnknownError`."""
 
 
+class AppendPool(Protocol):
+    """The default-stream connections of this process, shared by all tables. At least once."""
+
+    def send(self, stream: str, descriptor: bytes, rows: Sequence[bytes]) -> AppendTicket:
+        """Queues rows for a default stream; waits for room. The pool is not the caller's to close.
+
+        Raises:
+            NotFoundError, AccessDeniedError: of a table used for the first time.
+        """
+
+    def updated_schema(self, stream: str) -> TableSchema | None:
+        """The newest schema the service has told of for the stream's table, if any."""
+
+
 class WriteService(Protocol):
     """Storage Write."""
 
@@ -275,13 +289,16 @@ class TableService(Protocol):
 
 
 class Client(Protocol):
-    """An open connection: the four services, and an end."""
+    """An open connection: its services, and an end."""
 
     @property
     def read(self) -> ReadService: ...
 
     @property
     def write(self) -> WriteService: ...
+
+    @property
+    def pool(self) -> AppendPool: ...
 
     @property
     def jobs(self) -> JobService: ...
