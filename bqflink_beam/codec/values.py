@@ -46,8 +46,9 @@ _ROUNDINGS = {
     decimal.ROUND_HALF_UP,
     decimal.ROUND_UP,
 }
-_YEAR_MONTHS_MAX, _DAYS_MAX = 120_000, 3_660_000
-_MICROS_MAX = _DAYS_MAX * temporals.DAY_MICROS
+_MONTHS_MAX, _DAYS_MAX = 120_000, 3_660_000
+# BigQuery itself takes 34 times as much, but Arrow, in which it is read, has nanoseconds.
+_MICROS_MAX = (2**63 - 1) // 1_000
 _INTERVAL_TEXT = re.compile(
     r"(?P<ym>[+-]?)(?P<years>\d+)-(?P<months>\d+) (?P<days>[+-]?\d+) "
     r"(?P<hms>[+-]?)(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,9}))?",
@@ -231,7 +232,7 @@ def interval(value: Any) -> Interval:
     """Reads an INTERVAL: `Interval`, BigQuery's text, or an ISO 8601 duration."""
     found = value if isinstance(value, Interval) else _interval_from_text(value)
     for part, name, limit in (
-        (found.months, "months", _YEAR_MONTHS_MAX),
+        (found.months, "months", _MONTHS_MAX),
         (found.days, "days", _DAYS_MAX),
         (found.micros, "micros", _MICROS_MAX),
     ):

@@ -33,7 +33,7 @@ _RANGE_ELEMENTS = {_SIMPLE[name]: name for name in ("DATE", "DATETIME", "TIMESTA
 
 def to_arrow(schema: TableSchema) -> pa.Schema:
     """Returns the schema of the batches that hold the table's rows."""
-    return pa.schema([_to_arrow_field(field) for field in schema])
+    return pa.schema([arrow_field(field) for field in schema])
 
 
 def from_arrow(schema: pa.Schema) -> TableSchema:
@@ -59,7 +59,7 @@ def sql_type(field: pa.Field) -> str | None:
 def arrow_type(field: Field) -> pa.DataType:
     """Returns the Arrow type of one value of a column: of an item, if it is REPEATED."""
     if field.type == "STRUCT":
-        return pa.struct([_to_arrow_field(inner) for inner in field.fields])
+        return pa.struct([arrow_field(inner) for inner in field.fields])
     if field.type == "RANGE":
         element = _SIMPLE[field.range_element_type or ""]
         return pa.struct([pa.field("start", element), pa.field("end", element)])
@@ -68,21 +68,31 @@ def arrow_type(field: Field) -> pa.DataType:
     return _SIMPLE[field.type]
 
 
-def _to_arrow_field(field: Field) -> pa.Field:
+def arrow_field(field: Field) -> pa.Field:
+    """Returns the Arrow field of a column; REQUIRED with a default may be missing, so NULL."""
     type_ = arrow_type(field)
-    extension = _EXTENSIONS.get(field.type)
-    metadata = {EXTENSION_NAME: f"{_EXTENSION_PREFIX}{extension}".encode()} if extension else None
+    metadata = _metadata(field.type)
     if field.repeated:
         item = pa.field("item", type_, metadata=metadata)
         return pa.field(field.name, pa.list_(item), metadata=metadata)
-    return pa.field(field.name, type_, nullable=not field.required, metadata=metadata)
+    nullable = not field.required or field.default_value_expression is not None
+    return pa.field(field.name, type_, nullable=nullable, metadata=metadata)
+
+
+def _metadata(kind: str) -> dict[bytes, bytes] | None:
+    if kind not in _EXTENSIONS:
+        return None
+    metadata = {EXTENSION_NAME: f"{_EXTENSION_PREFIX}{_EXTENSIONS[kind]}".encode()}
+    if kind == "GEOGRAPHY":
+        metadata[b"ARROW:extension:metadata"] = b'{"encoding": "WKT"}'
+    return metadata
 
 
 def _from_arrow_field(field: pa.Field, owner: str) -> Field:
     path = f"{owner}.{field.name}" if owner else field.name
     type_, declared = field.type, sql_type(field)
     mode = "NULLABLE" if field.nullable else "REQUIRED"
-    if _is_list(type_):
+    if is_list(type_):
         mode, declared = "REPEATED", declared or sql_type(type_.value_field)
         type_ = type_.value_type
     if pa.types.is_dictionary(type_):
@@ -129,7 +139,8 @@ def decimal_kind(digits: int, scale: int, path: str) -> str:
     )
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def is_list(type_: pa.DataType) -> bool:
+    """Says whether a type is one of Arrow's lists."""
     return bool(
         pa.types.is_list(type_)
         or pa.types.is_large_list(type_)
@@ -154,8 +165,9 @@ def _is_bytes(type_: pa.DataType) -> bool:
     )
 
 
-def _has_zone(type_: pa.DataType) -> bool:
-    return pa.types.is_timestamp(type_) and type_.tz is not None
+def has_zone(type_: pa.DataType) -> bool:
+    """Says whether a type is a timestamp with a zone: a TIMESTAMP, not a DATETIME."""
+    return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
 
 
 _READINGS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -167,7 +179,7 @@ _READINGS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (_is_bytes, "BYTES"),
     (pa.types.is_date, "DATE"),
     (pa.types.is_time, "TIME"),
-    (_has_zone, "TIMESTAMP"),
+    (has_zone, "TIMESTAMP"),
     (pa.types.is_timestamp, "DATETIME"),
     (lambda type_: type_ == pa.month_day_nano_interval(), "INTERVAL"),
 )
