@@ -162,6 +162,10 @@ class AppendConnection(Protocol):
         """Ends the call; tickets without an answer raise `OutcomeUnknownError`."""
 
 
+DEFAULT_STREAM_BUDGET_S = 120.0
+"""Longest time without progress on default streams before their requests fail."""
+
+
 class AppendPool(Protocol):
     """The default-stream connections of this process, shared by all tables. At least once."""
 

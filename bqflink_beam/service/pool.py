@@ -8,13 +8,13 @@ from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import TableSchema
 from bqflink_beam.service.append import Appends, UpdatedSchemas
 from bqflink_beam.service.append_window import Ticket
+from bqflink_beam.service.base import DEFAULT_STREAM_BUDGET_S
 from bqflink_beam.service.write import StorageWrite
 
 _CONNECTIONS_MAX = 10
 # A connection is busy at a fifth of what it may have under way.
 _BUSY_BYTES = 20 * 1024 * 1024
 _BUSY_REQUESTS = 200
-_BUDGET_S = 120.0
 
 
 class AppendPool:
@@ -29,7 +29,7 @@ class AppendPool:
         write: StorageWrite,
         *,
         connections_max: int = _CONNECTIONS_MAX,
-        budget_s: float = _BUDGET_S,
+        budget_s: float = DEFAULT_STREAM_BUDGET_S,
     ) -> None:
         self._write = write
         self._connections_max = connections_max

@@ -65,12 +65,16 @@ class _JsonCoder(_OwnBytesCoder):
     fields: tuple[str, ...]
 
     def encode(self, value):
-        return json.dumps([_FORMAT_VERSION, *(getattr(value, name) for name in self.fields)]).encode()
+        return json.dumps(
+            [_FORMAT_VERSION, *(getattr(value, name) for name in self.fields)]
+        ).encode()
 
     def decode(self, encoded):
         version, *values = json.loads(encoded)
         if version != _FORMAT_VERSION:
-            raise BqflinkError(f"{self.element.__name__} has format {version}, this reads {_FORMAT_VERSION}")
+            raise BqflinkError(
+                f"{self.element.__name__} has format {version}, this reads {_FORMAT_VERSION}"
+            )
         return self.element(*values)
 
 
@@ -97,7 +101,9 @@ class FailedRowCoder(_OwnBytesCoder):
 
     def decode(self, encoded):
         if encoded[0] != _FORMAT_VERSION:
-            raise BqflinkError(f"FailedRow has format {encoded[0]}, this version reads {_FORMAT_VERSION}")
+            raise BqflinkError(
+                f"FailedRow has format {encoded[0]}, this version reads {_FORMAT_VERSION}"
+            )
         return FailedRow(*self._values.decode(encoded[1:]))
 
     def is_deterministic(self):

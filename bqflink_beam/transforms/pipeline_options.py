@@ -1,5 +1,7 @@
 """Pipeline options that say which BigQuery to talk to, so that a pipeline file need not."""
 
+import dataclasses
+
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from bqflink_beam.errors import ConfigError
@@ -23,7 +25,9 @@ class BigQueryOptions(PipelineOptions):
         )
         parser.add_argument("--bq_storage_endpoint", help="host:port of the Storage API.")
         parser.add_argument("--bq_billing_project", help="Project that pays for sessions and jobs.")
-        parser.add_argument("--bq_quota_project", help="Project whose quota requests count against.")
+        parser.add_argument(
+            "--bq_quota_project", help="Project whose quota requests count against."
+        )
         parser.add_argument(
             "--bq_credentials",
             help="application-default, anonymous, file:PATH or env:VARIABLE (a variable that holds "
@@ -60,6 +64,13 @@ def connection_from(options: PipelineOptions) -> Connection:
         billing_project=bq.bq_billing_project,
         quota_project=bq.bq_quota_project,
     )
+
+
+def billed_to(connection: Connection, project: str | None) -> Connection:
+    """Returns a connection whose jobs somebody pays for: `project`, unless it says who."""
+    if connection.billing_project or not project:
+        return connection
+    return dataclasses.replace(connection, billing_project=project)
 
 
 def default_project(options: PipelineOptions) -> str | None:

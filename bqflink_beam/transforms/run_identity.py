@@ -10,6 +10,7 @@ import weakref
 
 import apache_beam as beam
 
+from bqflink_beam.transforms.pipeline_check import check_pipeline
 from bqflink_beam.write.manifest import RunIdentity
 
 _MINTED: "weakref.WeakKeyDictionary[object, RunIdentity]" = weakref.WeakKeyDictionary()
@@ -27,8 +28,16 @@ class RunIdentityParDo(beam.ParDo):
     """A ParDo whose DoFn learns, while it is translated, which run it belongs to.
 
     The DoFn has a plain attribute `identity`, and `run_id` with the user's name or None.
+    The pipeline is whole by then, so it is also checked as a whole.
     """
 
+    def expand(self, pcoll):
+        self._pipeline = weakref.ref(pcoll.pipeline)
+        return super().expand(pcoll)
+
     def to_runner_api_parameter(self, context, **kwargs):
+        pipeline = self._pipeline()
+        assert pipeline is not None, "a pipeline lives while it is translated"
+        check_pipeline(pipeline)
         self.fn.identity = identity_for(context, self.fn.run_id)
         return super().to_runner_api_parameter(context, **kwargs)

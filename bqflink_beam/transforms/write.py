@@ -7,14 +7,14 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from bqflink_beam.errors import BqflinkError, ConfigError, NotFoundError
+from bqflink_beam.errors import ConfigError
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema import json as schema_json
-from bqflink_beam.service.base import Client
+from bqflink_beam.service.base import DEFAULT_STREAM_BUDGET_S
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import coders as _coders  # noqa: F401  registers them
-from bqflink_beam.transforms.pipeline_options import connection_from, default_project
-from bqflink_beam.transforms.pipeline_check import check_pipeline
+from bqflink_beam.transforms.pipeline_check import check_step
+from bqflink_beam.transforms.pipeline_options import billed_to, connection_from, default_project
 from bqflink_beam.transforms.result import WriteToBigQueryStorageResult
 from bqflink_beam.transforms.runner_kind import runner_kind
 from bqflink_beam.transforms.stable_input import needs_stable_input
@@ -104,11 +104,15 @@ class WriteToBigQueryStorage(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> WriteToBigQueryStorageResult:
         options = rows.pipeline.options
-        connection = self.connection or connection_from(options)
-        destination = self._destination(default_project(options))
+        project = default_project(options)
+        destination = self._destination(project)
+        connection = billed_to(
+            self.connection or connection_from(options),
+            TableReference.parse(destination.table).project if destination.table else project,
+        )
         known = self._ask(connection, destination) if self.validate else _Known()
         step = self._step(rows, known.location)
-        check_pipeline(rows.pipeline, [step])
+        check_step(rows.pipeline, step)
         front = Front(
             destination=destination,
             connection=connection,
@@ -169,7 +173,9 @@ class WriteToBigQueryStorage(beam.PTransform):
             bounded=rows.is_bounded,
             shards=self.method.shards_unbounded if unbounded else None,
             location=location,
-            append_budget_s=self.method.append_budget_s,
+            append_budget_s=self.method.append_budget_s
+            if exactly_once
+            else DEFAULT_STREAM_BUDGET_S,
         )
 
     def _ask(self, connection: Connection, destination: Destination) -> _Known:

@@ -40,9 +40,7 @@ class _AppendToDefaultFn(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = 0
         self._writer = DefaultWriter(
-            lambda stream, descriptor, rows: self._client.write.append_default(
-                stream, descriptor, rows, budget_s=self._method.append_budget_s
-            ),
+            self._client.pool.send,
             prepare_table=lambda table: prepare(
                 self._client.tables, table, self._front.create, SYSTEM_CLOCK
             ),

@@ -130,6 +130,8 @@ class _StageFn(beam.DoFn):
             yield beam.pvalue.TaggedOutput(FAILED, GlobalWindows.windowed_value(failed))
 
     def teardown(self) -> None:
+        if hasattr(self, "_writer"):
+            self._writer.close()
         self._client.close()
 
 

@@ -20,7 +20,7 @@ from bqflink_beam.errors import PermanentError
 from bqflink_beam.transforms import metrics
 from bqflink_beam.transforms.coders import PositionCoder
 from bqflink_beam.transforms.failed import FailedRow, failed_row, row_error
-from bqflink_beam.transforms.stable_input import flush_step
+from bqflink_beam.transforms.stable_input import StableInputParDo
 from bqflink_beam.transforms.write_encode import FAILED, Front
 from bqflink_beam.write.batching import RowBatch
 from bqflink_beam.write.buffered import BufferedWriter
@@ -55,10 +55,8 @@ class WriteExactlyOnceUnbounded(beam.PTransform):
         appended = keyed | "Append" >> append.with_outputs(FAILED, main=_MARKS)
         appended[_MARKS].element_type = FlushMark
         appended[FAILED].element_type = FailedRow
-        flush = flush_step(
-            _FlushFn(self._front, fail_on_loss=self._method.on_lost_stream == "fail"),
-            stable_input=self._stable_input,
-        )
+        par_do = StableInputParDo if self._stable_input else beam.ParDo
+        flush = par_do(_FlushFn(self._front, fail_on_loss=self._method.on_lost_stream == "fail"))
         flushed = (
             appended[_MARKS]
             | "FreezeFlushes" >> beam.Reshuffle()

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Sequence
 
-from bqflink_beam.errors import BqflinkError
+from bqflink_beam.errors import BqflinkError, PermanentError
 from bqflink_beam.names import TableReference
 from bqflink_beam.service.base import AppendTicket
 from bqflink_beam.write.batching import RowBatch, fitting
@@ -21,6 +21,7 @@ class DefaultWriter:
     Args:
         send: queues one request.
         prepare_table: called once for each table before its first request.
+        forgives_tables: rows for a table that takes none at all are bad rows, not an error.
     """
 
     def __init__(
@@ -29,7 +30,9 @@ class DefaultWriter:
         *,
         prepare_table: Callable[[TableReference], None],
         request_bytes_max: int,
+        forgives_tables: bool = False,
     ) -> None:
+        self._forgives_tables = forgives_tables
         self._send = send
         self._prepare_table = prepare_table
         self._request_bytes_max = request_bytes_max
@@ -46,13 +49,18 @@ class DefaultWriter:
         Raises:
             BqflinkError: the bundle cannot go on.
         """
-        if batch.table not in self._prepared:
-            self._prepare_table(TableReference.parse(batch.table))
-            self._prepared.add(batch.table)
+        try:
+            self._prepare(batch.table)
+        except PermanentError as error:
+            self._reject_all(batch, range(len(batch.rows)), error)
+            return
         parts, too_large = fitting(batch, self._request_bytes_max)
         self._rejected += [RejectedRow(batch, index, text) for index, text in too_large]
         for part in parts:
-            self._waiting.append((batch, part, self._request(batch, part)))
+            try:
+                self._waiting.append((batch, part, self._request(batch, part)))
+            except PermanentError as error:
+                self._reject_all(batch, part, error)
             if len(self._waiting) > _WAITING_MAX:
                 self._settle(*self._waiting.popleft())
 
@@ -80,8 +88,20 @@ class DefaultWriter:
                 lambda part: self._try(batch, part),
                 schema_fits=schema in self._schemas_that_fit,
             )
+        elif isinstance(error, PermanentError):
+            self._reject_all(batch, indexes, error)
         else:
             raise error
+
+    def _prepare(self, table: str) -> None:
+        if table not in self._prepared:
+            self._prepare_table(TableReference.parse(table))
+            self._prepared.add(table)
+
+    def _reject_all(self, batch: RowBatch, indexes: Sequence[int], error: PermanentError) -> None:
+        if not self._forgives_tables:
+            raise error
+        self._rejected += [RejectedRow(batch, index, error.message) for index in indexes]
 
     def _try(self, batch: RowBatch, indexes: Sequence[int]) -> BqflinkError | None:
         error = answer(self._request(batch, indexes))

@@ -29,15 +29,13 @@ class AtLeastOnce:
         batch_rows_max: rows in one request.
         batch_bytes_max: bytes of rows in one request; a row larger than the service's
             limit alone is a failed row.
-        append_budget_s: longest time without an answer before the bundle fails.
     """
 
     batch_rows_max: int = _BATCH_ROWS_DEFAULT
     batch_bytes_max: int = _BATCH_BYTES_DEFAULT
-    append_budget_s: float = _APPEND_BUDGET_S
 
     def __post_init__(self) -> None:
-        _check_batching(self.batch_rows_max, self.batch_bytes_max, self.append_budget_s)
+        _check_batching(self.batch_rows_max, self.batch_bytes_max)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,9 @@ class ExactlyOnce:
     on_lost_stream: str = "fail"
 
     def __post_init__(self) -> None:
-        _check_batching(self.batch_rows_max, self.batch_bytes_max, self.append_budget_s)
+        _check_batching(self.batch_rows_max, self.batch_bytes_max)
+        if self.append_budget_s <= 0:
+            raise ConfigError(f"append_budget_s must be positive, got {self.append_budget_s}")
         if self.shards is not None and not 0 < self.shards <= _SHARDS_LIMIT:
             raise ConfigError(f"shards must be in [1, {_SHARDS_LIMIT}], got {self.shards}")
         if self.run_id is not None and not 0 < len(self.run_id) <= 1024:
@@ -193,13 +193,11 @@ class CreateTable:
         return made
 
 
-def _check_batching(rows_max: int, bytes_max: int, budget_s: float) -> None:
+def _check_batching(rows_max: int, bytes_max: int) -> None:
     if rows_max <= 0:
         raise ConfigError(f"batch_rows_max must be positive, got {rows_max}")
     if not 0 < bytes_max < REQUEST_BYTES_LIMIT:
         raise ConfigError(f"batch_bytes_max must be in (0, {REQUEST_BYTES_LIMIT}), got {bytes_max}")
-    if budget_s <= 0:
-        raise ConfigError(f"append_budget_s must be positive, got {budget_s}")
 
 
 def _millis(seconds: float) -> str:
