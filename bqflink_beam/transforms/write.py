@@ -165,17 +165,22 @@ class WriteToBigQueryStorage(beam.PTransform):
         return Destination(str(table), None, project)
 
     def _step(self, rows: beam.PCollection, location: str | None) -> Step:
-        exactly_once = isinstance(self.method, ExactlyOnce)
-        unbounded = exactly_once and not rows.is_bounded
+        label = rows.pipeline._current_transform().full_label
+        if isinstance(self.method, AtLeastOnce):
+            return Step(
+                label=label,
+                kind=StepKind.AT_LEAST_ONCE,
+                bounded=rows.is_bounded,
+                location=location,
+                append_budget_s=DEFAULT_STREAM_BUDGET_S,
+            )
         return Step(
-            label=rows.pipeline._current_transform().full_label,
-            kind=StepKind.EXACTLY_ONCE if exactly_once else StepKind.AT_LEAST_ONCE,
+            label=label,
+            kind=StepKind.EXACTLY_ONCE,
             bounded=rows.is_bounded,
-            shards=self.method.shards_unbounded if unbounded else None,
+            shards=None if rows.is_bounded else self.method.shards_unbounded,
             location=location,
-            append_budget_s=self.method.append_budget_s
-            if exactly_once
-            else DEFAULT_STREAM_BUDGET_S,
+            append_budget_s=self.method.append_budget_s,
         )
 
     def _ask(self, connection: Connection, destination: Destination) -> _Known:
