@@ -5,6 +5,7 @@ must read it. Never pickle.
 """
 
 import json
+from typing import Any
 
 from apache_beam import coders
 
@@ -22,7 +23,7 @@ _FORMAT_VERSION = 1
 class _OwnBytesCoder(coders.Coder):
     """A coder for a class that knows its bytes."""
 
-    element: type
+    element: Any
 
     def encode(self, value):
         return value.to_bytes()

@@ -9,7 +9,13 @@ import uuid
 import weakref
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+)
 
+from bqflink_beam.errors import ConfigError
 from bqflink_beam.transforms.pipeline_check import check_pipeline
 from bqflink_beam.write.manifest import RunIdentity
 
@@ -22,6 +28,26 @@ def identity_for(context: object, run_id: str | None) -> RunIdentity:
     if minted is None:
         minted = _MINTED[context] = RunIdentity(uuid.uuid4().hex, uuid.uuid4().hex)
     return minted if run_id is None else RunIdentity(run_id, minted.nonce)
+
+
+def refuse_saved_pipeline(options: PipelineOptions) -> None:
+    """Refuses to mint an id for a pipeline that is saved, to be started any number of times.
+
+    Raises:
+        ConfigError: every start would be the same run, and only the first would write.
+    """
+    google = options.view_as(GoogleCloudOptions)
+    saved = {
+        "--template_location": google.template_location,
+        "--dataflow_job_file": google.dataflow_job_file,
+        "--output_executable_path": options.view_as(PortableOptions).output_executable_path,
+    }
+    for flag, value in saved.items():
+        if value:
+            raise ConfigError(
+                f"with {flag} the pipeline is saved and every start of it would be the same run, so only "
+                "the first would write. Name the run with ExactlyOnce(run_id=...), or use AtLeastOnce"
+            )
 
 
 class RunIdentityParDo(beam.ParDo):

@@ -16,6 +16,7 @@ from bqflink_beam.transforms import coders as _coders  # noqa: F401  registers t
 from bqflink_beam.transforms.pipeline_check import check_step
 from bqflink_beam.transforms.pipeline_options import billed_to, connection_from, default_project
 from bqflink_beam.transforms.result import WriteToBigQueryStorageResult
+from bqflink_beam.transforms.run_identity import refuse_saved_pipeline
 from bqflink_beam.transforms.runner_kind import runner_kind
 from bqflink_beam.transforms.stable_input import needs_stable_input
 from bqflink_beam.transforms.write_at_least_once import WriteAtLeastOnce
@@ -142,6 +143,8 @@ class WriteToBigQueryStorage(beam.PTransform):
             return batches | "ExactlyOnce" >> WriteExactlyOnceUnbounded(
                 front, self.method, stable_input=stable
             )
+        if self.method.run_id is None:
+            refuse_saved_pipeline(batches.pipeline.options)
         location = self.method.register_location or known.location
         if location is None and self.method.register is not None:
             raise ConfigError(
