@@ -36,10 +36,9 @@ def refuse_saved_pipeline(options: PipelineOptions) -> None:
     Raises:
         ConfigError: every start would be the same run, and only the first would write.
     """
-    google = options.view_as(GoogleCloudOptions)
+
     saved = {
-        "--template_location": google.template_location,
-        "--dataflow_job_file": google.dataflow_job_file,
+        "--template_location": options.view_as(GoogleCloudOptions).template_location,
         "--output_executable_path": options.view_as(PortableOptions).output_executable_path,
     }
     for flag, value in saved.items():
