@@ -259,7 +259,9 @@ class Store:
 
     def _apply_append_held(self, operation: Operation) -> None:
         document = operation.document or {}
-        rows = self.held[document["held"]].slice(document["start"], document["stop"])
+        held = self.held[document["held"]]
+        rows = held.slice(document["start"], document["stop"])
+        held.release(document["stop"])
         table = self._table_of(operation)
         table.log.append(with_partition(table, rows, operation.at_s), operation.at_s)
 

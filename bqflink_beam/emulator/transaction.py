@@ -152,7 +152,7 @@ class Transaction:
         self._stage("drop_held", (key,))
 
     def append_held(self, table: StoredTable, held: str, start: int, stop: int) -> None:
-        """Adds rows ``[start, stop)`` of those held under a key to a table."""
+        """Moves rows ``[start, stop)`` of those held under a key to a table, the next in line."""
         key, uid = self._key(table)
         self._stage("append_held", (*key, uid), {"held": held, "start": start, "stop": stop})
 

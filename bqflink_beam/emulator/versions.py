@@ -48,6 +48,13 @@ class Rows:
             position += 1
         return found
 
+    def release(self, stop: int) -> None:
+        """Forgets whole chunks before row `stop`; positions stay as they are."""
+        gone = 0
+        while gone < len(self._chunks) and self._starts[gone] + self._chunks[gone].num_rows <= stop:
+            gone += 1
+        del self._chunks[:gone], self._starts[:gone]
+
     def _merge_tail(self) -> None:
         # Like carrying in addition: sixteen neighbours of one size class become one of the
         # next, so each row is copied a few times however small the appends are.

@@ -1,0 +1,273 @@
+"""One AppendRows connection: what it remembers, and how it answers each request."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from google.cloud.bigquery_storage_v1 import types as storage_types
+
+from bqflink_beam.emulator import arrowrows, defaults, types
+from bqflink_beam.emulator.checks import Faulty, check_batch
+from bqflink_beam.emulator.protorows import RowDecoder
+from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.rpc import status_of
+from bqflink_beam.emulator.settings import Settings
+from bqflink_beam.emulator.store import Store, StoredTable
+from bqflink_beam.emulator.streams import (
+    WriteStreams,
+    parse_stream,
+    table_not_found,
+)
+from bqflink_beam.schema.model import Field, TableSchema
+
+AppendRowsRequest = storage_types.AppendRowsRequest.pb()
+AppendRowsResponse = storage_types.AppendRowsResponse.pb()
+RowErrorMessage = storage_types.RowError.pb()
+
+_NULL_VALUE, _DEFAULT_VALUE = 1, 2
+
+
+class EndOfConnection(Exception):
+    """A request after which the service closes the connection; carries the refusal."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.message)
+        self.refused = refused
+
+
+@dataclasses.dataclass
+class _Target:
+    """A stream that the connection writes to."""
+
+    name: str
+    table: StoredTable
+    is_default: bool
+    known_schema: TableSchema
+    proto_schema: Any = None
+    arrow_schema: pa.Schema | None = None
+    decoder: RowDecoder | None = None
+    decoder_schema: TableSchema | None = None
+
+
+class AppendConnection:
+    """Answers the requests of one connection, in order."""
+
+    def __init__(self, store: Store, streams: WriteStreams, settings: Settings) -> None:
+        self._store = store
+        self._streams = streams
+        self._settings = settings
+        self._targets: dict[str, _Target] = {}
+        self._current: _Target | None = None
+        self._switched = False
+        self._default_interpretation = _NULL_VALUE
+
+    def target_name(self, request: Any) -> str:
+        """Returns the stream that a request is for: its own, or the one before's."""
+        if request.write_stream:
+            return str(request.write_stream)
+        return self._current.name if self._current is not None else ""
+
+    def answer(self, request: Any, request_bytes: int) -> tuple[Any, int]:
+        """Applies a request and returns its response, and how many rows were appended.
+
+        Raises:
+            EndOfConnection: the request breaks the protocol, or its stream does not exist.
+        """
+        try:
+            target, fresh = self._target(request)
+        except Refused as refused:
+            raise EndOfConnection(refused) from refused
+        response = AppendRowsResponse(write_stream=target.name)
+        rows = 0
+        try:
+            if request_bytes > self._settings.append_bytes_max:
+                raise Refused(
+                    f"Request size {request_bytes} exceeds the limit of "
+                    f"{self._settings.append_bytes_max} bytes. Entity: {target.name}"
+                )
+            faulty = Faulty()
+            offset, rows = self._append(target, fresh, request, faulty)
+            response.append_result.SetInParent()
+            if offset is not None:
+                response.append_result.offset.value = offset
+        except _RowErrors as errors:
+            response.error.CopyFrom(status_of(errors.refused))
+            response.row_errors.extend(errors.messages(self._settings.row_errors_max))
+        except Refused as refused:
+            if refused.code == "NOT_FOUND":
+                raise EndOfConnection(refused) from refused
+            response.error.CopyFrom(status_of(refused))
+        self._tell_of_new_schema(target, response)
+        return response, rows
+
+    def _target(self, request: Any) -> tuple[_Target, bool]:
+        """Returns the target of a request, and whether it is another one than before."""
+        name = request.write_stream
+        if not name:
+            if self._current is None:
+                raise Refused("The first request on a connection must have a write_stream")
+            if self._switched:
+                raise Refused(
+                    "write_stream must be in every request once a connection has switched streams"
+                )
+            return self._current, False
+        if self._current is not None and name == self._current.name:
+            return self._current, False
+        target = self._targets.get(name) or self._open(name)
+        if self._current is not None:
+            if not (self._current.is_default and target.is_default):
+                raise Refused(
+                    "A connection can switch between default streams only, "
+                    f"not from {self._current.name} to {name}"
+                )
+            self._switched = True
+        self._targets[name] = self._current = target
+        return target, True
+
+    def _open(self, name: str) -> _Target:
+        reference, stream = parse_stream(name)
+        if stream == "_default":
+            table = self._store.get_table(reference)
+            if table is None:
+                raise table_not_found(reference)
+            if table.kind != "TABLE":
+                raise Refused(f"Cannot append to a {table.kind}. Entity: {reference.path}")
+            return _Target(name, table, True, table.schema)
+        state = self._streams.get(name)
+        table = self._streams.table_of(state)
+        return _Target(name, table, False, table.schema)
+
+    def _append(
+        self, target: _Target, fresh: bool, request: Any, faulty: Faulty
+    ) -> tuple[int | None, int]:
+        self._read_schema(target, fresh, request)
+        offset = request.offset.value if request.HasField("offset") else None
+        if target.is_default:
+            if offset is not None:
+                raise Refused(
+                    f"Offset must not be set on the default stream. Entity: {target.name}"
+                )
+            if self._store.get_table(target.table.reference) is not target.table:
+                raise table_not_found(target.table.reference)
+        else:
+            self._streams.check_append(self._streams.get(target.name), offset)
+        if request.default_missing_value_interpretation:
+            self._default_interpretation = request.default_missing_value_interpretation
+        chunk = self._decode(target, request, faulty)
+        if faulty.messages:
+            raise _RowErrors(target.name, faulty)
+        if not chunk.num_rows:
+            raise Refused(f"Rows must be specified. Entity: {target.name}")
+        if not target.is_default:
+            return self._streams.append(target.name, offset, chunk), chunk.num_rows
+        reference, _ = parse_stream(target.name)
+        with self._store.transaction() as change:
+            change.append(reference, [chunk])
+        return None, chunk.num_rows
+
+    def _read_schema(self, target: _Target, fresh: bool, request: Any) -> None:
+        kind = request.WhichOneof("rows")
+        if kind == "proto_rows" and request.proto_rows.HasField("writer_schema"):
+            descriptor = request.proto_rows.writer_schema.proto_descriptor
+            target.proto_schema, target.arrow_schema, target.decoder = descriptor, None, None
+        elif kind == "arrow_rows" and request.arrow_rows.HasField("writer_schema"):
+            target.arrow_schema = arrowrows.read_schema(
+                request.arrow_rows.writer_schema.serialized_schema
+            )
+            target.proto_schema = None
+        elif kind is None:
+            raise Refused(f"Rows must be specified. Entity: {target.name}")
+        elif (
+            fresh or (target.proto_schema if kind == "proto_rows" else target.arrow_schema) is None
+        ):
+            raise Refused(
+                "A writer schema must be given in the first request for a stream. "
+                f"Entity: {target.name}"
+            )
+
+    def _decode(self, target: _Target, request: Any, faulty: Faulty) -> pa.RecordBatch:
+        schema = target.table.schema
+        interpretations = self._interpretations(schema, request)
+        if request.WhichOneof("rows") == "arrow_rows":
+            assert target.arrow_schema is not None
+            data = request.arrow_rows.rows.serialized_record_batch
+            batch, missing = arrowrows.decode(target.arrow_schema, data, schema)
+            absent: Mapping[str, list[bool] | None] = dict.fromkeys(missing)
+        else:
+            if target.decoder is None or target.decoder_schema is not schema:
+                target.decoder = RowDecoder(target.proto_schema, schema)
+                target.decoder_schema = schema
+            rows = request.proto_rows.rows.serialized_rows
+            batch = target.decoder.decode(rows, faulty)
+            absent = {
+                name: None if name in target.decoder.missing else target.decoder.absent(rows, name)
+                for name in interpretations
+            }
+        batch = self._fill_defaults(schema, batch, interpretations, absent)
+        return check_batch(schema, batch, faulty)
+
+    def _interpretations(self, schema: TableSchema, request: Any) -> dict[str, Field]:
+        """Returns the columns whose default stands in for a missing value, by name."""
+        chosen = dict(request.missing_value_interpretations)
+        by_lower = {field.name.lower(): field for field in schema}
+        for name, interpretation in chosen.items():
+            if interpretation not in (_NULL_VALUE, _DEFAULT_VALUE):
+                raise Refused(f"Invalid missing value interpretation for field {name}")
+            if name.lower() not in by_lower:
+                raise Refused(f"Missing value interpretation for unknown field {name}")
+        lowered = {name.lower(): interpretation for name, interpretation in chosen.items()}
+        return {
+            field.name: field
+            for lower, field in by_lower.items()
+            if field.default_value_expression
+            and lowered.get(lower, self._default_interpretation) == _DEFAULT_VALUE
+        }
+
+    def _fill_defaults(
+        self,
+        schema: TableSchema,
+        batch: pa.RecordBatch,
+        interpretations: Mapping[str, Field],
+        absent: Mapping[str, list[bool] | None],
+    ) -> pa.RecordBatch:
+        columns = list(batch.columns)
+        for position, field in enumerate(schema):
+            if field.name not in interpretations or field.name not in absent:
+                continue
+            flags = absent[field.name] or [True] * batch.num_rows
+            if absent[field.name] is not None and not any(flags):
+                continue
+            maker = defaults.default_maker(field, self._store.clock)
+            mixed = [
+                maker() if missing else value
+                for missing, value in zip(flags, columns[position].to_pylist(), strict=True)
+            ]
+            columns[position] = pa.array(mixed, types.arrow_type(field))
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def _tell_of_new_schema(self, target: _Target, response: Any) -> None:
+        schema = target.table.schema
+        if schema is not target.known_schema:
+            if schema != target.known_schema:
+                response.updated_schema.CopyFrom(types.schema_to_proto(schema))
+            target.known_schema = schema
+
+
+class _RowErrors(Exception):
+    """Rows that the table refuses; nothing of the request is applied."""
+
+    def __init__(self, stream: str, faulty: Faulty) -> None:
+        super().__init__(stream)
+        self._faulty = faulty
+        self.refused = Refused(
+            "Errors found while processing rows. Please refer to the row_errors field for "
+            "details. The list may not be complete because of the size limitations. "
+            f"Entity: {stream}"
+        )
+
+    def messages(self, at_most: int) -> list[Any]:
+        rows = sorted(self._faulty.messages)[:at_most]
+        return [
+            RowErrorMessage(index=row, code=1, message=self._faulty.messages[row]) for row in rows
+        ]

@@ -1,0 +1,187 @@
+"""`EmulatorServer`: the embedded BigQuery as a whole, its ports and its oracle."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from bqflink_beam.clock import SYSTEM_CLOCK, Clock
+from bqflink_beam.emulator import types, values
+from bqflink_beam.emulator.faults import Faults
+from bqflink_beam.emulator.settings import Settings
+from bqflink_beam.emulator.store import Store, StoredTable
+from bqflink_beam.emulator.write import WriteService
+from bqflink_beam.names import TableReference
+from bqflink_beam.schema.model import Field, TableSchema
+
+# One thread for each open call. They start when needed, and an idle call costs only its stack;
+# fewer than there are calls, and a unary call would wait for a writer to hang up.
+_THREADS_MAX = 2048
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamState:
+    """A write stream as the oracle sees it. `flushed` counts rows, so it is exclusive."""
+
+    name: str
+    table: str
+    kind: str
+    rows: int
+    flushed: int
+    finalized: bool
+    committed: bool
+    expired: bool
+
+
+class EmulatorServer:
+    """A BigQuery of its own: store, gRPC and REST servers, faults, oracle.
+
+    Any number of them run in one process. `start` it before use and `stop` it after, or
+    use it as a context manager.
+
+    Args:
+        clock: what the server takes for time.
+        settings: its limits.
+        host: the address to listen at; loopback unless said otherwise.
+        storage_port: port of gRPC, 0 for any.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        settings: Settings | None = None,
+        host: str = "127.0.0.1",
+        storage_port: int = 0,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.clock = clock
+        self.store = Store(clock)
+        self.faults = Faults(clock)
+        self.write = WriteService(self.store, self.faults, self.settings)
+        self._host = host
+        self._storage_port = storage_port
+        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._grpc: grpc.Server | None = None
+
+    # --- life ---
+
+    def start(self) -> "EmulatorServer":
+        """Opens the ports.
+
+        Raises:
+            OSError: a port is taken.
+        """
+        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS_MAX, "bigquery-grpc")
+        self._grpc = grpc.server(self._threads, options=_OPTIONS)
+        self._grpc.add_generic_rpc_handlers((self.write.handlers(),))
+        try:
+            self._storage_port = self._grpc.add_insecure_port(f"{self._host}:{self._storage_port}")
+        except RuntimeError as error:
+            self._threads.shutdown()
+            raise OSError(f"cannot listen at {self._host}:{self._storage_port}: {error}") from error
+        self._grpc.start()
+        return self
+
+    def stop(self) -> None:
+        """Breaks all calls and closes the ports; returns when no thread is left."""
+        if self._grpc is not None and self._threads is not None:
+            self._grpc.stop(0).wait()
+            self._threads.shutdown(wait=True)
+            self._grpc = self._threads = None
+
+    def __enter__(self) -> "EmulatorServer":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def storage_endpoint(self) -> str:
+        """``host:port`` of the Storage APIs."""
+        return f"{self._host}:{self._storage_port}"
+
+    # --- what tests prepare and ask ---
+
+    def create_dataset(self, project: str, dataset: str, *, location: str = "US") -> None:
+        """Makes a dataset; one that exists already is left as it is."""
+        with self.store.lock:
+            if self.store.get_dataset(project, dataset) is None:
+                self.store.create_dataset(project, dataset, {"location": location})
+
+    def create_table(
+        self,
+        table: str | TableReference,
+        schema: TableSchema | Sequence[Field] | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        rows: Sequence[Mapping[str, Any]] = (),
+        **resource: Any,
+    ) -> StoredTable:
+        """Makes a table, and its dataset if there is none.
+
+        Args:
+            schema: a `TableSchema`, fields, or either as REST has them.
+            rows: its first rows, Python values by exact column name.
+            resource: more of the table's REST resource (``timePartitioning={...}``).
+        """
+        reference = TableReference.parse(table)
+        self.create_dataset(reference.project, reference.dataset)
+        model = _schema(schema)
+        made = self.store.create_table(
+            reference, {**resource, "schema": types.schema_to_rest(model)}
+        )
+        if rows:
+            made.append([values.batch_from_rows(model, rows)])
+        return made
+
+    def visible_rows(self, table: str | TableReference) -> list[dict[str, Any]]:
+        """Returns the rows that a reader would see now, as Python values.
+
+        Raises:
+            Refused: NOT_FOUND.
+        """
+        found = self.store.require_table(TableReference.parse(table))
+        return values.python_rows(found.snapshot().chunks)
+
+    def streams(self, table: str | TableReference | None = None) -> list[StreamState]:
+        """Returns the write streams made so far, of one table or all."""
+        wanted = str(TableReference.parse(table)) if table is not None else None
+        states = [
+            StreamState(
+                name=state["name"],
+                table=".".join(state["table"]),
+                kind=state["kind"],
+                rows=state["rows"],
+                flushed=state["flushed"],
+                finalized=state["finalized"],
+                committed=state["kind"] == "PENDING" and state["commit_s"] is not None,
+                expired=state["expired"],
+            )
+            for state in self.write.streams.states()
+        ]
+        return [state for state in states if wanted is None or state.table == wanted]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Calls by method, and rows and connections."""
+        return self.faults.counters()
+
+
+def _schema(schema: Any) -> TableSchema:
+    if isinstance(schema, TableSchema):
+        return schema
+    if isinstance(schema, Mapping):
+        return types.schema_from_rest(schema)
+    fields = tuple(schema)
+    if fields and isinstance(fields[0], Field):
+        return TableSchema(fields)
+    return types.schema_from_rest({"fields": fields})
