@@ -35,7 +35,11 @@ class ReadPolicy:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What a reader did. Filled on the consumer's thread, published by whoever owns it."""
+    """What a reader did. Filled on the consumer's thread, published by whoever owns it.
+
+    `rows` is counted by whoever delivers them: rows that were read ahead and then left
+    to the next reader are not in it. `bytes` are all that came.
+    """
 
     rows: int = 0
     bytes: int = 0
@@ -179,7 +183,6 @@ class RangeReader:
         offset = self._next_row
         rows = self._range.take(offset, response.rows)
         self._next_row += rows
-        self._tally.rows += rows
         self._tally.bytes += len(response.arrow_batch)
         if self._next_row == self._range.stop:
             self.close()

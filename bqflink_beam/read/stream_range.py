@@ -1,6 +1,12 @@
 """`StreamRange`: which rows of a read stream are somebody's to read, and how to cut them."""
 
 import dataclasses
+import struct
+
+from bqflink_beam.errors import BqflinkError
+
+_FORMAT_VERSION = 1
+_HEAD = struct.Struct(">BQQ")  # version, start, stop + 1 or 0 for "to the end"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,3 +50,18 @@ class StreamRange:
             StreamRange(self.stream, self.start, at),
             StreamRange(self.stream, at, self.stop),
         )
+
+    def to_bytes(self) -> bytes:
+        """Returns a versioned form, which stands in checkpoints and savepoints."""
+        stop = 0 if self.stop is None else self.stop + 1
+        return _HEAD.pack(_FORMAT_VERSION, self.start, stop) + self.stream.encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "StreamRange":
+        """Reads what `to_bytes` wrote."""
+        if data[0] != _FORMAT_VERSION:
+            raise BqflinkError(
+                f"a stream range has format {data[0]}, this version reads {_FORMAT_VERSION}"
+            )
+        _, start, stop = _HEAD.unpack_from(data)
+        return StreamRange(data[_HEAD.size :].decode(), start, stop - 1 if stop else None)

@@ -15,6 +15,11 @@ RUNS_REUSED = "runs_reused"
 STREAMS_CREATED = "streams_created"
 STREAMS_FLUSHED = "streams_flushed"
 STREAMS_LOST = "streams_lost"
+ROWS_READ = "rows_read"
+BYTES_READ = "bytes_read"
+READ_RETRIES = "read_retries"
+READ_THROTTLED_MS = "read_throttled_ms"
+READ_CHECKPOINTS = "read_checkpoints"
 
 
 def counter(name: str):
