@@ -18,6 +18,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from bqflink_beam.errors import ConfigError
 
@@ -29,6 +30,8 @@ _MULTI_REGIONS = frozenset({"us", "eu"})
 _BUFFERS_MIN = 32
 _RETRY_DELAY_MIN_MS = 1000
 _CHECKPOINT_TIMEOUT_DEFAULT_MS = 600_000  # Flink's own, when the option is absent
+
+RunnerKind = Literal["flink", "dataflow", "fnapi", "prism", "direct", "unknown"]
 
 _INTERVAL = "checkpointing_interval"
 _FINISH_BUNDLE = "finish_bundle_before_checkpointing"
@@ -158,7 +161,7 @@ REQUIRED_FLINK_OPTIONS = (
 
 def check(
     options: Mapping[str, object],
-    runner: str,
+    runner: RunnerKind,
     steps: Sequence[Step],
     *,
     pipeline_streams: bool = False,
@@ -167,7 +170,7 @@ def check(
 
     Args:
         options: the pipeline's options by name, unknown ones included; values may be text.
-        runner: ``flink``, ``dataflow``, ``fnapi``, ``direct``, ``prism`` or ``unknown``.
+        runner: as `transforms.runner_kind` finds it.
         steps: all reads and writes of ours in the pipeline.
         pipeline_streams: whether any PCollection of the pipeline is unbounded, ours or not.
     """
@@ -178,7 +181,7 @@ def check(
     )
     findings = list(_check_writers(steps))
     if runner == "unknown":
-        findings += _check_unknown_runner(steps)
+        findings += _check_unknown_runner(options, steps)
     if runner in ("flink", "unknown"):
         findings += _check_bounded_commits(steps, streams)
     if runner == "flink":
@@ -188,7 +191,7 @@ def check(
 
 def require(
     options: Mapping[str, object],
-    runner: str,
+    runner: RunnerKind,
     steps: Sequence[Step],
     *,
     pipeline_streams: bool = False,
@@ -238,7 +241,12 @@ def _check_writers(steps: Sequence[Step]) -> Iterator[Finding]:
             )
 
 
-def _check_unknown_runner(steps: Sequence[Step]) -> Iterator[Finding]:
+def _check_unknown_runner(
+    options: Mapping[str, object], steps: Sequence[Step]
+) -> Iterator[Finding]:
+    if _at_least(options.get(_INTERVAL), 1) and not _is_on(options.get(_FINISH_BUNDLE)):
+        # Only Flink takes this interval, so it may well be Flink.
+        yield Finding(f"--{_FINISH_BUNDLE}", _reason(_FINISH_BUNDLE))
     for step in steps:
         if step.kind.commits and not step.bounded:
             yield Finding(
@@ -337,6 +345,10 @@ def _check_timeout(options: Mapping[str, object], steps: Sequence[Step]) -> Iter
                 f"must be above twice the {step.append_budget_s:g} s that {step.label} may wait "
                 f"for BigQuery, or checkpoints fail while it waits; got {timeout_ms}",
             )
+
+
+def _reason(name: str) -> str:
+    return next(option.reason for option in REQUIRED_FLINK_OPTIONS if option.name == name)
 
 
 def _holds(option: RequiredOption, value: object) -> bool:
