@@ -233,6 +233,8 @@ class RangeReader:
 
     def _decode(self, response: ReadResponse) -> pa.RecordBatch:
         """Runs on the prefetching thread."""
+        if not response.rows and not response.arrow_batch:  # a sign of life
+            return pa.RecordBatch.from_pylist([], self._schema)
         try:
             batch = pa.ipc.read_record_batch(pa.py_buffer(response.arrow_batch), self._schema)
         except (pa.ArrowException, OSError) as error:

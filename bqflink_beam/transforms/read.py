@@ -116,8 +116,9 @@ class ReadFromBigQueryStorage(beam.PTransform):
         if not isinstance(pbegin, PBegin):
             raise ConfigError("ReadFromBigQueryStorage begins a pipeline; apply it to that")
         pipeline = pbegin.pipeline
-        request = self._request(default_project(pipeline.options))
-        connection = self.connection or connection_from(pipeline.options)
+        project = default_project(pipeline.options)
+        request = self._request(project)
+        connection = _billed(self.connection or connection_from(pipeline.options), project, request)
         label = pipeline._current_transform().full_label
         check_step(pipeline, Step(label=label, kind=StepKind.READ, bounded=True))
         if self.validate:
@@ -169,6 +170,14 @@ class _ReadStreams(beam.ParDo):
     def to_runner_api_parameter(self, context: Any, **kwargs: Any) -> Any:
         self.fn.checkpoint = self._limits if streams(self._pipeline) else None
         return super().to_runner_api_parameter(context, **kwargs)
+
+
+def _billed(connection: Connection, project: str | None, request: ReadRequest) -> Connection:
+    """Returns the connection with a project that pays: its own, the pipeline's, or the table's."""
+    if connection.billing_project is None:
+        owner = None if request.table is None else request.table.project
+        connection = dataclasses.replace(connection, billing_project=project or owner)
+    return connection
 
 
 def _ask(request: ReadRequest, connection: Connection) -> None:

@@ -328,7 +328,8 @@ def test_prefetch_reads_ahead_only_so_far(bounds):
 
 
 def test_messages_without_rows_are_passed_over():
-    service = ScriptedRead([response_of([]), response_of([1, 2]), response_of([])])
+    sign_of_life = ReadResponse(rows=0, arrow_batch=b"")
+    service = ScriptedRead([response_of([]), sign_of_life, response_of([1, 2]), response_of([])])
 
     assert ids(reader_of(service, StreamRange("s"))) == [1, 2]
 
