@@ -156,11 +156,12 @@ def _value_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa
     if field.type == "STRUCT":
         return _struct_encoder(field, rounding)
     type_, read = arrow.arrow_type(field), values.converter(field, rounding)
+    kind = "STRING" if type_ == pa.string() else field.type
     exact, fast = _FAST.get(field.type, (None, None))
-    # Parameters, and text timestamps, are the converter's to check.
-    if field.max_length or field.precision or field.timestamp_precision == 12:
+    # Parameters, and timestamps that are text, are the converter's to check.
+    if field.max_length or field.precision or kind != field.type:
         exact = None
-    slow = _SLOW.get(field.type, _from_plain)
+    slow = _SLOW.get(kind, _from_plain)
 
     def encode(column: _Column) -> pa.Array:
         kinds = set(map(type, column))
