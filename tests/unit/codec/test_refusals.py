@@ -1,0 +1,273 @@
+"""What no codec lets in, and how it says so."""
+
+import datetime
+import decimal
+import math
+import uuid
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
+from bqflink_beam.codec.proto import RowDecoder, RowEncoder
+from bqflink_beam.codec.values import Interval, Range
+from bqflink_beam.errors import RowError
+from bqflink_beam.schema.model import Field, TableSchema
+from bqflink_beam.testing import strategies
+
+UTC = datetime.timezone.utc
+civil = datetime.datetime.fromisoformat
+
+
+def proto(schema, row, **options):
+    encoder = RowEncoder(schema, **options)
+    return RowDecoder(schema, encoder.descriptor).decode(encoder.encode(row))
+
+
+def arrow(schema, row, **options):
+    encoder = BatchEncoder(schema, **options)
+    return BatchDecoder(encoder.arrow_schema).rows(encoder.encode([row]))[0]
+
+
+CODECS = [proto, arrow]
+
+
+def column(kind, **facts):
+    if kind == "RANGE":
+        facts.setdefault("range_element_type", "DATE")
+    return TableSchema((Field(name="c", type=kind, **facts),))
+
+
+def refusal(codec, schema, row, **options):
+    with pytest.raises(RowError) as caught:
+        codec(schema, row, **options)
+    return caught.value
+
+
+REFUSED = [
+    ("INT64", True),
+    ("INT64", 1.0),
+    ("INT64", "1"),
+    ("INT64", decimal.Decimal(1)),
+    ("INT64", 2**63),
+    ("INT64", -(2**63) - 1),
+    ("INT64", np.float64(1)),
+    ("INT64", np.uint64(2**63)),
+    ("FLOAT64", "1"),
+    ("FLOAT64", True),
+    ("FLOAT64", 2**53 + 1),
+    ("FLOAT64", 10**400),
+    ("FLOAT64", decimal.Decimal(1)),
+    ("BOOL", 1),
+    ("BOOL", "true"),
+    ("STRING", 1),
+    ("STRING", b"a"),
+    ("STRING", "\ud800"),
+    ("STRING", datetime.date(2024, 1, 1)),
+    ("BYTES", "a"),
+    ("BYTES", 1),
+    ("BYTES", [1, 2]),
+    ("NUMERIC", 2.3),
+    ("NUMERIC", "2.3e"),
+    ("NUMERIC", "1_000"),
+    ("NUMERIC", "NaN"),
+    ("NUMERIC", decimal.Decimal("NaN")),
+    ("NUMERIC", decimal.Decimal("Infinity")),
+    ("NUMERIC", math.inf),
+    ("NUMERIC", decimal.Decimal("1e29")),
+    ("NUMERIC", decimal.Decimal("1e-10")),
+    ("NUMERIC", decimal.Decimal("1e-999999")),
+    ("NUMERIC", decimal.Decimal("1e999999")),
+    ("NUMERIC", 10**29),
+    ("NUMERIC", True),
+    ("BIGNUMERIC", decimal.Decimal("1e39")),
+    ("BIGNUMERIC", decimal.Decimal("5.8e38")),
+    ("BIGNUMERIC", decimal.Decimal("1e-39")),
+    ("DATE", civil("2024-01-01")),
+    ("DATE", 19795),
+    ("DATE", "2024-02-30"),
+    ("DATE", "2024-01-01T00:00:00"),
+    ("DATE", np.datetime64("2024-01-01T01")),
+    ("TIME", datetime.time(1, tzinfo=UTC)),
+    ("TIME", "24:00:00"),
+    ("TIME", "23:59:60"),
+    ("TIME", "01:02:03.0000001"),
+    ("TIME", 1),
+    ("DATETIME", datetime.datetime(2024, 1, 1, tzinfo=UTC)),
+    ("DATETIME", "2024-01-01T00:00:00Z"),
+    ("DATETIME", datetime.date(2024, 1, 1)),
+    ("DATETIME", 0),
+    ("TIMESTAMP", civil("2024-01-01")),
+    (
+        "TIMESTAMP",
+        datetime.datetime(1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+    ),
+    ("TIMESTAMP", 1690825888385999872),
+    ("TIMESTAMP", 253402300800000000),
+    ("TIMESTAMP", -62135596800000001),
+    ("TIMESTAMP", 1.5),
+    ("TIMESTAMP", True),
+    ("TIMESTAMP", "yesterday"),
+    ("TIMESTAMP", "2024-01-01 00:00:00.1234567Z"),
+    ("TIMESTAMP", np.datetime64("2024-01-01T00:00:00.000000001")),
+    ("TIMESTAMP", np.datetime64("NaT")),
+    ("TIMESTAMP", np.datetime64("29999-01-01")),
+    ("TIMESTAMP", Interval(micros=1)),
+    ("JSON", "invalid_json_string"),
+    ("JSON", "NaN"),
+    ("JSON", math.nan),
+    ("JSON", {1: "a"}),
+    ("JSON", {"a": b"b"}),
+    ("JSON", "[" * 100_000),
+    ("JSON", "\ud800"),
+    ("GEOGRAPHY", 5),
+    ("INTERVAL", datetime.timedelta(1)),
+    ("INTERVAL", "1 day"),
+    ("INTERVAL", "P"),
+    ("INTERVAL", ""),
+    ("INTERVAL", Interval(months=120_001)),
+    ("INTERVAL", Interval(micros=2**63)),
+    ("INTERVAL", Interval(days=1.5)),
+    ("RANGE", Range(datetime.date(2024, 1, 2), datetime.date(2024, 1, 1))),
+    ("RANGE", Range(datetime.date(2024, 1, 1), datetime.date(2024, 1, 1))),
+    ("RANGE", (None, None)),
+    ("RANGE", "2024-01-01"),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "value"), REFUSED, ids=lambda value: str(value)[:30])
+def test_a_value_that_would_change_is_refused(codec, kind, value):
+    error = refusal(codec, column(kind), {"c": value})
+
+    assert error.column == "c"
+    assert error.value and len(error.value) <= 120
+    assert f"c: {kind} cannot hold " in error.message
+    assert f"({type(value).__name__})" in error.message
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "value"), REFUSED, ids=lambda value: str(value)[:30])
+def test_what_a_column_refuses_its_array_refuses(codec, kind, value):
+    error = refusal(codec, column(kind, mode="REPEATED"), {"c": [value]})
+
+    assert error.column == "c[0]"
+
+
+ACCEPTED = [
+    ("INT64", np.int8(-5), -5),
+    ("FLOAT64", 5, 5.0),
+    ("FLOAT64", np.float32(0.1), 0.10000000149011612),
+    ("FLOAT64", -(2**60), -1152921504606846976.0),
+    ("BOOL", np.bool_(True), True),
+    ("STRING", np.str_("a"), "a"),
+    ("STRING", uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+    ("BYTES", bytearray(b"a"), b"a"),
+    ("BYTES", memoryview(b"a"), b"a"),
+    ("NUMERIC", 5, decimal.Decimal(5)),
+    ("NUMERIC", 2.5, decimal.Decimal("2.5")),
+    ("NUMERIC", "-1.5e3", decimal.Decimal(-1500)),
+    ("NUMERIC", decimal.Decimal("1.50000000000000000"), decimal.Decimal("1.5")),
+    ("NUMERIC", decimal.Decimal("1E+3"), decimal.Decimal(1000)),
+    ("NUMERIC", decimal.Decimal("0E-50"), decimal.Decimal(0)),
+    ("DATE", "2024-1-9", datetime.date(2024, 1, 9)),
+    ("DATE", np.datetime64("2024-01-09"), datetime.date(2024, 1, 9)),
+    ("TIME", "1:2:3.5", datetime.time(1, 2, 3, 500_000)),
+    ("TIME", "01:02", datetime.time(1, 2)),
+    ("TIME", "01:02:03.000000000", datetime.time(1, 2, 3)),
+    ("DATETIME", "2024-01-31 10:00:00", civil("2024-01-31 10:00:00")),
+    ("DATETIME", np.datetime64("1969-12-31T23:59:59.999999"), civil("1969-12-31T23:59:59.999999")),
+    ("TIMESTAMP", -1, datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
+    ("TIMESTAMP", "2024-01-31 10:00:00 UTC", datetime.datetime(2024, 1, 31, 10, tzinfo=UTC)),
+    ("TIMESTAMP", "2024-01-31T10:00:00", datetime.datetime(2024, 1, 31, 10, tzinfo=UTC)),
+    ("TIMESTAMP", "2024-01-31T10:00:00.1+01", datetime.datetime(2024, 1, 31, 9, 0, 0, 100_000, UTC)),
+    (
+        "TIMESTAMP",
+        datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
+        datetime.datetime(2023, 12, 31, 22, tzinfo=UTC),
+    ),
+    ("JSON", {"a": [1, None, "é"]}, '{"a":[1,null,"é"]}'),
+    ("JSON", [np.int64(1)], "[1]"),
+    ("JSON", 5, "5"),
+    ("JSON", '"text"', '"text"'),
+    ("JSON", " [1] ", " [1] "),
+    ("INTERVAL", "-1-2 3 -4:5:6.789", Interval(-14, 3, -14_706_789_000)),
+    ("INTERVAL", "P1Y2M-3DT4H5M6.5S", Interval(14, -3, 14_706_500_000)),
+    ("RANGE", "[2024-01-01, UNBOUNDED)", Range(datetime.date(2024, 1, 1), None)),
+    ("RANGE", Range("2024-01-01", "2024-01-02"), Range(datetime.date(2024, 1, 1), datetime.date(2024, 1, 2))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "given", "stored"), ACCEPTED, ids=lambda value: str(value)[:30])
+def test_other_ways_to_say_the_same_value(codec, same, kind, given, stored):
+    assert same(codec(column(kind), {"c": given}), {"c": stored})
+    assert same(codec(column(kind, mode="REPEATED"), {"c": [given]}), {"c": [stored]})
+
+
+def garbage():
+    scalars = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.binary(),
+        st.decimals(),
+        st.dates(),
+        st.times(),
+        st.datetimes(timezones=st.none() | st.just(UTC)),
+        st.timedeltas(),
+        st.builds(Range, st.none() | st.dates(), st.none() | st.dates()),
+        st.builds(Interval, st.integers(), st.integers(), st.integers()),
+        st.uuids(),
+        st.integers(-(2**63), 2**63 - 1).map(np.int64),
+        st.sampled_from(["1", "2024-01-01", "12:00", "2024-01-01 12:00:00Z", "[]", "{}"]),
+    )
+    return st.recursive(
+        scalars,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.tuples(inner)
+            | st.dictionaries(st.sampled_from(["a", "A", "b", "foo_bar"]), inner, max_size=3)
+        ),
+        max_leaves=4,
+    )
+
+
+@st.composite
+def rows_gone_wrong(draw):
+    """A schema and a row in which some values are right and some are anything."""
+    schema = draw(strategies.schemas(columns_max=4))
+    row = draw(strategies.rows(schema))
+    for field in draw(st.lists(st.sampled_from(list(schema)), max_size=2)):
+        change = draw(st.sampled_from(["garbage", "item", "absent", "case", "extra"]))
+        if change == "garbage":
+            row[field.name] = draw(garbage())
+        elif change == "item" and field.repeated:
+            row[field.name] = [*(row.get(field.name) or ()), draw(garbage())]
+        elif change == "absent":
+            row.pop(field.name, None)
+        elif change == "case" and field.name in row:
+            row[field.name.swapcase()] = row.pop(field.name)
+        elif change == "extra":
+            row["no such column"] = 1
+    return schema, row
+
+
+def outcome(codec, schema, row):
+    try:
+        return codec(schema, row)
+    except RowError as error:
+        return error.column
+
+
+def test_what_one_codec_refuses_all_refuse(forall, same):
+    def check(drawn):
+        schema, row = drawn
+        first, *others = (outcome(codec, schema, row) for codec in CODECS)
+        for other in others:
+            assert same(first, other)
+
+    forall(rows_gone_wrong(), check)
