@@ -17,7 +17,7 @@ from bqflink_beam.read.session import check
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import arrow_coder as _arrow_coder  # noqa: F401  registers it
 from bqflink_beam.transforms import read_coders as _read_coders  # noqa: F401  registers them
-from bqflink_beam.transforms.pipeline_check import check_step
+from bqflink_beam.transforms.pipeline_check import check_pipeline, check_step
 from bqflink_beam.transforms.pipeline_options import connection_from, default_project
 from bqflink_beam.transforms.read_bundle import SelfCheckpoint
 from bqflink_beam.transforms.read_fn import PlanReadFn, ReadStreamFn
@@ -168,6 +168,7 @@ class _ReadStreams(beam.ParDo):
         self._pipeline = pipeline
 
     def to_runner_api_parameter(self, context: Any, **kwargs: Any) -> Any:
+        check_pipeline(self._pipeline)
         self.fn.checkpoint = self._limits if streams(self._pipeline) else None
         return super().to_runner_api_parameter(context, **kwargs)
 
