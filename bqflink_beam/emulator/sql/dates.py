@@ -1,0 +1,439 @@
+"""Functions on DATE, TIME, DATETIME and TIMESTAMP. All in UTC; other zones are refused."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from bqflink_beam.emulator.sql.casts import cast, coerce
+from bqflink_beam.emulator.sql.expressions import Env, Reader, register
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
+from bqflink_beam.emulator.sql.kinds import (
+    DATE,
+    DATETIME,
+    INT64,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Kind,
+    array_of,
+)
+from bqflink_beam.emulator.sql.literals import typed_of
+from bqflink_beam.emulator.sql.operators import checked_date, checked_timestamp
+from bqflink_beam.emulator.sql.scope import Scalar
+
+_DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
+_CLOCK_UNITS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+}
+_MONTH_UNITS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_UTC = frozenset({"UTC", "Etc/UTC", "+00:00", "+0", "GMT"})
+
+
+def _unit(node: Any) -> str:
+    """Returns a date part: ``MONTH``, or ``WEEK(MONDAY)`` with its day."""
+    if isinstance(node, exp.WeekStart):
+        day = node.this.name.upper()
+        if day not in _DAYS:
+            raise InvalidQuery(f"Invalid weekday {day}")
+        return f"WEEK({day})"
+    return str(node.name).upper()
+
+
+def _week_start(unit: str) -> int | None:
+    """Returns the weekday a week begins on (Sunday is 0), None if the unit is no week."""
+    if unit == "WEEK":
+        return 0
+    if unit == "ISOWEEK":
+        return 1
+    return _DAYS.index(unit[5:-1]) if unit.startswith("WEEK(") else None
+
+
+def _require_utc(env: Env, node: Any) -> None:
+    if node is None:
+        return
+    zone = env.expr(node).literal
+    if zone not in _UTC:
+        raise unsupported(f"Time zone {describe(node)}")
+
+
+# --- parts ------------------------------------------------------------------------------
+
+
+def _since_weekday(text: str, start: int) -> str:
+    return f"((dayofweek({text}) - {start} + 7) % 7)"
+
+
+_PARTS = {
+    "YEAR": "year({0})",
+    "QUARTER": "quarter({0})",
+    "MONTH": "month({0})",
+    "DAY": "day({0})",
+    "DAYOFWEEK": "(dayofweek({0}) + 1)",
+    "DAYOFYEAR": "dayofyear({0})",
+    "ISOYEAR": "isoyear({0})",
+    "ISOWEEK": "weekofyear({0})",
+}
+_CLOCK_PARTS = {
+    "HOUR": "hour({0})",
+    "MINUTE": "minute({0})",
+    "SECOND": "second({0})",
+    "MILLISECOND": "((microsecond({0}) % 1000000) // 1000)",
+    "MICROSECOND": "(microsecond({0}) % 1000000)",
+}
+
+
+def _extract(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression")
+    unit = _unit(node.this)
+    inner = node.expression
+    if isinstance(inner, exp.AtTimeZone):
+        only(inner, "this", "zone")
+        _require_utc(env, inner.args["zone"])
+        inner = inner.this
+    value = env.expr(inner)
+    if value.kind not in (DATE, TIME, DATETIME, TIMESTAMP):
+        raise InvalidQuery(f"EXTRACT of {unit} is not defined for type {value.kind}")
+    if unit in ("DATE", "TIME", "DATETIME") and value.kind in (DATETIME, TIMESTAMP):
+        return cast(env.plan, value, Kind(unit))
+    parts = {} if value.kind == TIME else _PARTS
+    parts = parts if value.kind == DATE else {**parts, **_CLOCK_PARTS}
+    week = _week_start(unit)
+    if unit in parts:
+        text = parts[unit].format(value.sql)
+    elif week is not None and value.kind != TIME:
+        text = f"((dayofyear({value.sql}) + 6 - {_since_weekday(value.sql, week)}) // 7)"
+    else:
+        raise InvalidQuery(f"EXTRACT of {unit} is not defined for type {value.kind}")
+    return Scalar(f"CAST({text} AS BIGINT)", INT64)
+
+
+# --- truncation -----------------------------------------------------------------------------
+
+
+def _truncated(text: str, unit: str, kind: Kind) -> str:
+    """Returns the DuckDB text of a value cut to a unit."""
+    week = _week_start(unit)
+    day = f"CAST({text} AS DATE)"
+    if week is not None:
+        cut = checked_date(f"({day} - CAST({_since_weekday(text, week)} AS INTEGER))")
+    elif unit == "ISOYEAR":
+        # The fourth of January is always in the first ISO week.
+        fourth = f"make_date(isoyear({text}), 1, 4)"
+        cut = checked_date(f"({fourth} - CAST({_since_weekday(fourth, 1)} AS INTEGER))")
+    elif unit in ("DAY", "MONTH", "QUARTER", "YEAR"):
+        cut = f"CAST(date_trunc('{unit.lower()}', {day}) AS DATE)"
+    elif unit in _CLOCK_UNITS and kind != DATE:
+        return text if unit == "MICROSECOND" else f"date_trunc('{unit.lower()}', {text})"
+    else:
+        raise InvalidQuery(f"Truncation to {unit} is not defined for type {kind}")
+    return cut if kind == DATE else f"CAST({cut} AS TIMESTAMP)"
+
+
+def _trunc(name: str, kind: Kind) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "unit", "zone", ignored=("input_type_preserved",))
+        _require_utc(env, node.args.get("zone"))
+        value = env.expr(node.this)
+        if value.is_literal or value.kind not in (DATE, DATETIME, TIMESTAMP):
+            value = coerce(env.plan, value, kind, name)
+        return Scalar(_truncated(value.sql, _unit(node.args["unit"]), value.kind), value.kind)
+
+    return read
+
+
+def _time_trunc(env: Env, node: Any) -> Scalar:
+    only(node, "this", "unit")
+    unit = _unit(node.args["unit"])
+    if unit not in _CLOCK_UNITS or unit == "DAY":
+        raise InvalidQuery(f"Truncation to {unit} is not defined for type TIME")
+    value = env.typed(node.this, TIME, "TIME_TRUNC").sql
+    cut = _truncated(f"(DATE '2000-01-01' + {value})", unit, DATETIME)
+    return Scalar(f"CAST({cut} AS TIME)", TIME)
+
+
+def _last_day(env: Env, node: Any) -> Scalar:
+    only(node, "this", "unit")
+    unit = node.args.get("unit")
+    if unit is not None and _unit(unit) != "MONTH":
+        raise unsupported(f"LAST_DAY of {_unit(unit)}")
+    value = env.expr(node.this)
+    if value.kind == DATETIME:
+        value = cast(env.plan, value, DATE)
+    return Scalar(f"last_day({coerce(env.plan, value, DATE, 'LAST_DAY').sql})", DATE)
+
+
+# --- adding and subtracting -------------------------------------------------------------------
+
+
+def _amount(env: Env, node: Any) -> str:
+    """Returns the number of an INTERVAL; the parser hands literals over as text."""
+    if isinstance(node, exp.Literal):
+        if not re.fullmatch(r"-?\d+", node.this):
+            raise InvalidQuery(f"Invalid INTERVAL value {node.this}")
+        return f"CAST({node.this} AS BIGINT)"
+    return env.typed(node, INT64, "INTERVAL").sql
+
+
+def _shifted(value: Scalar, count: str, unit: str, word: str) -> Scalar:
+    kind = value.kind
+    if unit in _MONTH_UNITS and kind != TIMESTAMP:
+        moved = f"({value.sql} + to_months(CAST({count} * {_MONTH_UNITS[unit]} AS INTEGER)))"
+    elif unit in ("DAY", "WEEK") and kind == DATE:
+        moved = f"({value.sql} + CAST({count} * {7 if unit == 'WEEK' else 1} AS INTEGER))"
+    elif unit == "WEEK" and kind == DATETIME:
+        moved = f"({value.sql} + to_microseconds({count} * {7 * _CLOCK_UNITS['DAY']}))"
+    elif unit in _CLOCK_UNITS and kind != DATE:
+        moved = f"({value.sql} + to_microseconds({count} * {_CLOCK_UNITS[unit]}))"
+    else:
+        raise InvalidQuery(f"{unit} is not defined for {word} of type {kind}")
+    if kind == DATE:
+        return Scalar(checked_date(f"CAST({moved} AS DATE)"), DATE)
+    return Scalar(checked_timestamp(moved, kind.name.lower()), kind)
+
+
+def _add(name: str, kind: Kind, sign: str = "") -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression", "unit")
+        value = env.expr(node.this)
+        if value.is_literal or value.kind not in (DATE, DATETIME, TIMESTAMP):
+            value = coerce(env.plan, value, kind, name)
+        count = _amount(env, node.expression)
+        return _shifted(value, f"({sign}{count})", _unit(node.args["unit"]), name)
+
+    return read
+
+
+def _difference(name: str, kind: Kind) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression", "unit", ignored=("date_part_boundary",))
+        later = coerce(env.plan, env.expr(node.this), kind, name).sql
+        earlier = coerce(env.plan, env.expr(node.expression), kind, name).sql
+        unit = _unit(node.args["unit"])
+        return Scalar(f"CAST({_distance(later, earlier, unit, kind)} AS BIGINT)", INT64)
+
+    return read
+
+
+def _distance(later: str, earlier: str, unit: str, kind: Kind) -> str:
+    if kind in (TIMESTAMP, TIME) and unit in _CLOCK_UNITS and (kind, unit) != (TIME, "DAY"):
+        if kind == TIME:
+            later, earlier = (f"(DATE '2000-01-01' + {side})" for side in (later, earlier))
+            return _boundaries(later, earlier, unit)
+        # Whole units that have gone by, not borders that were crossed.
+        return f"((epoch_us({later}) - epoch_us({earlier})) // {_CLOCK_UNITS[unit]})"
+    if kind == DATETIME and unit in _CLOCK_UNITS:
+        return _boundaries(later, earlier, unit)
+    if kind == DATE and unit == "DAY":
+        return f"({later} - {earlier})"
+    if kind in (DATE, DATETIME):
+        if unit in _MONTH_UNITS:
+            months = f"((year({later}) - year({earlier})) * 12 + month({later}) - month({earlier}))"
+            quarter = (
+                f"((year({later}) - year({earlier})) * 4 + quarter({later}) - quarter({earlier}))"
+            )
+            years = f"(year({later}) - year({earlier}))"
+            return {"MONTH": months, "QUARTER": quarter, "YEAR": years}[unit]
+        week = _week_start(unit)
+        if week is not None:
+            first, second = (
+                f"(CAST({side} AS DATE) - CAST({_since_weekday(side, week)} AS INTEGER))"
+                for side in (later, earlier)
+            )
+            return f"(({first} - {second}) // 7)"
+    raise InvalidQuery(f"A difference in {unit} is not defined for type {kind}")
+
+
+def _boundaries(later: str, earlier: str, unit: str) -> str:
+    if unit == "MICROSECOND":
+        return f"(epoch_us({later}) - epoch_us({earlier}))"
+    size = _CLOCK_UNITS[unit]
+    first, second = (_floor_divide(f"epoch_us({side})", size) for side in (later, earlier))
+    return f"({first} - {second})"
+
+
+def _floor_divide(text: str, size: int) -> str:
+    return f"(({text} - ((({text} % {size}) + {size}) % {size})) // {size})"
+
+
+# --- from and to numbers ----------------------------------------------------------------------
+
+
+def _unix(name: str, size: int) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this")
+        value = env.typed(node.this, TIMESTAMP, name).sql
+        return Scalar(_floor_divide(f"epoch_us({value})", size), INT64)
+
+    return read
+
+
+def _unix_date(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    value = env.typed(node.this, DATE, "UNIX_DATE").sql
+    return Scalar(f"CAST({value} - DATE '1970-01-01' AS BIGINT)", INT64)
+
+
+def _date_from_unix(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    days = env.typed(node.this, INT64, "DATE_FROM_UNIX_DATE").sql
+    return Scalar(checked_date(f"(DATE '1970-01-01' + CAST({days} AS INTEGER))"), DATE)
+
+
+def _from_unix(env: Env, node: Any) -> Scalar:
+    only(node, "this", "scale")
+    scale = node.args.get("scale")
+    size = {None: 1_000_000, "3": 1_000, "6": 1}[None if scale is None else scale.name]
+    count = env.typed(node.this, INT64, "TIMESTAMP_SECONDS").sql
+    return Scalar(checked_timestamp(f"make_timestamp({count} * {size})", "timestamp"), TIMESTAMP)
+
+
+# --- constructors ---------------------------------------------------------------------------
+
+
+def _converted(kind: Kind, name: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "zone", "expression", ignored=("with_tz",))
+        _require_utc(env, node.args.get("zone") or node.args.get("expression"))
+        value = env.expr(node.this)
+        if value.kind == kind and not value.is_null:
+            return value
+        if value.kind not in (DATE, DATETIME, TIMESTAMP, STRING) and not value.is_null:
+            raise InvalidQuery(f"No matching signature for {name} for type {value.kind}")
+        return cast(env.plan, value, kind)
+
+    return read
+
+
+def _date_parts(env: Env, node: Any) -> Scalar:
+    only(node, "year", "month", "day")
+    year, month, day = (
+        env.typed(node.args[part], INT64, "DATE").sql for part in ("year", "month", "day")
+    )
+    return Scalar(checked_date(f"make_date({year}, {month}, {day})"), DATE)
+
+
+def _datetime_parts(env: Env, node: Any) -> Scalar:
+    names = ("year", "month", "day", "hour", "min", "sec")
+    only(node, *names)
+    parts = ", ".join(env.typed(node.args[name], INT64, "DATETIME").sql for name in names)
+    return Scalar(checked_timestamp(f"make_timestamp({parts})", "datetime"), DATETIME)
+
+
+def _time_parts(env: Env, node: Any) -> Scalar:
+    names = ("hour", "min", "sec")
+    only(node, *names)
+    parts = ", ".join(env.typed(node.args[name], INT64, "TIME").sql for name in names)
+    return Scalar(f"make_time({parts})", TIME)
+
+
+def _current(kind: Kind) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this")
+        _require_utc(env, node.this)
+        now = env.plan.now
+        value = {"DATE": now.date(), "TIME": now.time()}.get(kind.name, now)
+        return typed_of(value, kind)
+
+    return read
+
+
+def _generate_dates(env: Env, node: Any) -> Scalar:
+    only(node, "start", "end", "step")
+    start, end = (
+        env.typed(node.args[p], DATE, "GENERATE_DATE_ARRAY").sql for p in ("start", "end")
+    )
+    step = node.args["step"]
+    only(step, "this", "unit")
+    count, unit = _amount(env, step.this), _unit(step.args["unit"])
+    if unit not in ("DAY", "WEEK"):
+        raise unsupported(f"GENERATE_DATE_ARRAY with a step in {unit}")
+    size = f"to_days(CAST({count} * {7 if unit == 'WEEK' else 1} AS INTEGER))"
+    series = f"generate_series(CAST({start} AS TIMESTAMP), CAST({end} AS TIMESTAMP), {size})"
+    return Scalar(f"list_transform({series}, lambda d: CAST(d AS DATE))", array_of(DATE))
+
+
+# --- formatting -----------------------------------------------------------------------------
+
+_FORMATS = frozenset("YmdHMSjFT%BbAaIpyu")
+_WRAPPERS: dict[type, Kind] = {
+    exp.TsOrDsToDate: DATE,
+    exp.TsOrDsToTimestamp: TIMESTAMP,
+    exp.TsOrDsToDatetime: DATETIME,
+    exp.TsOrDsToTime: TIME,
+}
+
+
+def _format(env: Env, node: Any) -> Scalar:
+    only(node, "this", "format", "zone")
+    _require_utc(env, node.args.get("zone"))
+    kind = _WRAPPERS.get(type(node.this))
+    pattern = node.args["format"]
+    if kind is None or not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise unsupported(f"FORMAT of a date with {describe(node)}")
+    letters = re.findall(r"%(.)", pattern.this)
+    if not set(letters) <= _FORMATS or (kind == DATE and set(letters) & set("HMSTIp")):
+        raise unsupported(f"Format string {pattern.this!r}")
+    value = coerce(env.plan, env.expr(node.this.this), kind, "FORMAT").sql
+    if kind == TIME:
+        return Scalar(f"strftime(DATE '2000-01-01' + {value}, {_quote(pattern.this)})", STRING)
+    # Years before 1000 are not padded by the service, but are by DuckDB.
+    early = "CAST(error('FORMAT of years before 1000 is not supported') AS VARCHAR)"
+    text = f"strftime({value}, {_quote(pattern.this)})"
+    return Scalar(f"(CASE WHEN year({value}) < 1000 THEN {early} ELSE {text} END)", STRING)
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+_UNIX: dict[type, Callable[..., Any]] = {
+    exp.UnixSeconds: _unix("UNIX_SECONDS", 1_000_000),
+    exp.UnixMillis: _unix("UNIX_MILLIS", 1_000),
+    exp.UnixMicros: _unix("UNIX_MICROS", 1),
+}
+
+register(
+    {
+        **_UNIX,
+        exp.Extract: _extract,
+        exp.DateTrunc: _trunc("DATE_TRUNC", DATE),
+        exp.DatetimeTrunc: _trunc("DATETIME_TRUNC", DATETIME),
+        exp.TimestampTrunc: _trunc("TIMESTAMP_TRUNC", TIMESTAMP),
+        exp.TimeTrunc: _time_trunc,
+        exp.LastDay: _last_day,
+        exp.DateAdd: _add("DATE_ADD", DATE),
+        exp.DateSub: _add("DATE_SUB", DATE, "-"),
+        exp.DatetimeAdd: _add("DATETIME_ADD", DATETIME),
+        exp.DatetimeSub: _add("DATETIME_SUB", DATETIME, "-"),
+        exp.TimestampAdd: _add("TIMESTAMP_ADD", TIMESTAMP),
+        exp.TimestampSub: _add("TIMESTAMP_SUB", TIMESTAMP, "-"),
+        exp.DateDiff: _difference("DATE_DIFF", DATE),
+        exp.DatetimeDiff: _difference("DATETIME_DIFF", DATETIME),
+        exp.TimestampDiff: _difference("TIMESTAMP_DIFF", TIMESTAMP),
+        exp.TimeDiff: _difference("TIME_DIFF", TIME),
+        exp.UnixDate: _unix_date,
+        exp.DateFromUnixDate: _date_from_unix,
+        exp.UnixToTime: _from_unix,
+        exp.Date: _converted(DATE, "DATE"),
+        exp.TsOrDsToDatetime: _converted(DATETIME, "DATETIME"),
+        exp.Datetime: _converted(DATETIME, "DATETIME"),
+        exp.Timestamp: _converted(TIMESTAMP, "TIMESTAMP"),
+        exp.TsOrDsToTime: _converted(TIME, "TIME"),
+        exp.DateFromParts: _date_parts,
+        exp.TimestampFromParts: _datetime_parts,
+        exp.TimeFromParts: _time_parts,
+        exp.CurrentDate: _current(DATE),
+        exp.CurrentTime: _current(TIME),
+        exp.CurrentDatetime: _current(DATETIME),
+        exp.CurrentTimestamp: _current(TIMESTAMP),
+        exp.GenerateDateArray: _generate_dates,
+        exp.TimeToStr: _format,
+    }
+)

@@ -1,0 +1,401 @@
+"""Operations that DuckDB does not do as BigQuery does, in Python, called from inside a query.
+
+Each function takes and returns values as DuckDB holds them (`kinds`). NULL arguments
+never arrive: DuckDB answers NULL for them by itself. What a function raises ends the
+query with that text, or makes the result NULL under SAFE_CAST.
+"""
+
+import dataclasses
+import datetime
+import decimal
+import json
+import math
+import re
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from bqflink_beam.emulator.sql.invalid import InvalidQuery
+from bqflink_beam.emulator.sql.kinds import (
+    NUMERIC_MAX,
+    big_to_key,
+    key_to_big,
+)
+
+_CONTEXT = decimal.Context(prec=400, Emax=10_000, Emin=-10_000)
+_NANO = Decimal("1e-9")
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """One function: its Python body and its DuckDB argument and result types."""
+
+    body: Callable[..., Any]
+    arguments: tuple[str, ...]
+    result: str
+
+
+def to_numeric(value: Decimal) -> Decimal:
+    """Rounds half away from zero to 9 digits; the service's way with NUMERIC.
+
+    Raises:
+        InvalidQuery: too large.
+    """
+    rounded = value.quantize(_NANO, rounding=decimal.ROUND_HALF_UP, context=_CONTEXT)
+    if abs(rounded) > NUMERIC_MAX:
+        raise InvalidQuery(f"numeric overflow: {value}")
+    return rounded
+
+
+# --- text to values -------------------------------------------------------------------------
+
+_INTEGER = re.compile(r"[+-]?(?:\d+|0[xX][0-9a-fA-F]+)\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_FLOAT_WORDS = re.compile(r"[+-]?(?:inf|infinity|nan)\Z", re.IGNORECASE)
+_DATE = re.compile(r"(\d{4,5})-(\d{1,2})-(\d{1,2})\Z", re.ASCII)
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?\Z", re.ASCII)
+_ZONE = re.compile(r"(?:\s?(Z|z|UTC)|\s?([+-])(\d{1,2})(?::?(\d{2}))?)\Z", re.ASCII)
+_SPACES = " \t\n\r\f\v"
+
+
+def parse_int64(text: str) -> int:
+    bare = text.strip(_SPACES)
+    if not _INTEGER.match(bare):
+        raise InvalidQuery(f"Bad int64 value: {text}")
+    number = int(bare, 16) if "x" in bare.lower() else int(bare)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InvalidQuery(f"Bad int64 value: {text}")
+    return number
+
+
+def parse_float64(text: str) -> float:
+    bare = text.strip(_SPACES)
+    if not (_NUMBER.match(bare) or _FLOAT_WORDS.match(bare)):
+        raise InvalidQuery(f"Bad double value: {text}")
+    number = float(bare)
+    if math.isinf(number) and _NUMBER.match(bare):
+        raise InvalidQuery(f"Bad double value: {text}")
+    return number
+
+
+def parse_decimal(text: str) -> Decimal:
+    bare = text.strip(_SPACES)
+    if not _NUMBER.match(bare):
+        raise InvalidQuery(f"Invalid NUMERIC value: {text}")
+    return Decimal(bare)
+
+
+def parse_numeric(text: str) -> Decimal:
+    return to_numeric(parse_decimal(text))
+
+
+def parse_bignumeric(text: str) -> bytes:
+    return big_to_key(parse_decimal(text))
+
+
+def parse_bool(text: str) -> bool:
+    lowered = text.strip(_SPACES).lower()
+    if lowered in ("true", "t", "yes", "y", "1"):
+        return True
+    if lowered in ("false", "f", "no", "n", "0"):
+        return False
+    raise InvalidQuery(f"Bad bool value: {text}")
+
+
+def parse_date(text: str) -> datetime.date:
+    match = _DATE.match(text.strip(_SPACES))
+    try:
+        if match:
+            return datetime.date(*(int(part) for part in match.groups()))
+    except ValueError:
+        pass  # no such day: the same answer as for text of another form
+    raise InvalidQuery(f"Invalid date: '{text}'")
+
+
+def parse_time(text: str) -> datetime.time:
+    match = _TIME.match(text.strip(_SPACES))
+    try:
+        if match:
+            hour, minute, second = (int(part) for part in match.groups()[:3])
+            return datetime.time(hour, minute, second, _micros(match[4]))
+    except ValueError:
+        pass  # no such time: the same answer as for text of another form
+    raise InvalidQuery(f"Invalid time string '{text}'")
+
+
+def _micros(fraction: str | None) -> int:
+    return int(fraction.ljust(6, "0")) if fraction else 0
+
+
+def parse_datetime(text: str) -> datetime.datetime:
+    bare = text.strip(_SPACES)
+    day, _, clock = bare.replace("T", " ", 1).replace("t", " ", 1).partition(" ")
+    try:
+        return datetime.datetime.combine(
+            parse_date(day), parse_time(clock) if clock else datetime.time()
+        )
+    except InvalidQuery:
+        raise InvalidQuery(f"Invalid datetime string '{text}'") from None
+
+
+def parse_timestamp(text: str) -> datetime.datetime:
+    """Returns a naive UTC datetime."""
+    bare = text.strip(_SPACES)
+    zone = _ZONE.search(bare, 10) if len(bare) > 10 else None
+    offset = datetime.timedelta()
+    if zone:
+        bare = bare[: zone.start()]
+        if zone[2]:
+            hours, minutes = int(zone[3]), int(zone[4] or 0)
+            if hours > 14 or minutes > 59:
+                raise InvalidQuery(f"Invalid timestamp: '{text}'")
+            offset = datetime.timedelta(hours=hours, minutes=minutes)
+            offset = -offset if zone[2] == "-" else offset
+    elif re.search(r"[A-Za-z]+/[A-Za-z_]+\Z", bare):
+        raise InvalidQuery(f"Named time zones are not supported here: '{text}'")
+    try:
+        return parse_datetime(bare) - offset
+    except (InvalidQuery, OverflowError):
+        raise InvalidQuery(f"Invalid timestamp: '{text}'") from None
+
+
+def parse_json(text: str) -> str:
+    try:
+        value = json.loads(text, parse_float=_json_number)
+    except ValueError as error:
+        raise InvalidQuery(f"Invalid JSON: {error}") from None
+    return dump_json(value)
+
+
+def _json_number(text: str) -> float:
+    return float(text)
+
+
+def dump_json(value: object) -> str:
+    """Returns JSON text as the service normalizes it: no spaces, keys sorted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+# --- values to text -------------------------------------------------------------------------
+
+
+def float64_text(value: float) -> str:
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    text = f"{value:.15g}"
+    if float(text) != value:
+        text = f"{value:.17g}"
+    return text if "e" in text or "." in text else text + ".0"
+
+
+def decimal_text(value: Decimal) -> str:
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def bignumeric_text(key: bytes) -> str:
+    return decimal_text(key_to_big(key))
+
+
+def time_text(value: datetime.time) -> str:
+    return f"{value:%H:%M:%S}" + _fraction(value.microsecond)
+
+
+def datetime_text(value: datetime.datetime) -> str:
+    return f"{value.year:04d}-{value:%m-%d %H:%M:%S}" + _fraction(value.microsecond)
+
+
+def timestamp_text(value: datetime.datetime) -> str:
+    return datetime_text(value) + "+00"
+
+
+def _fraction(micros: int) -> str:
+    if not micros:
+        return ""
+    return f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+def float64_to_numeric(value: float) -> Decimal:
+    if not math.isfinite(value):
+        raise InvalidQuery(
+            f"Illegal conversion of non-finite floating point number to numeric: {value}"
+        )
+    return to_numeric(Decimal(value))
+
+
+def float64_to_bignumeric(value: float) -> bytes:
+    if not math.isfinite(value):
+        raise InvalidQuery(
+            f"Illegal conversion of non-finite floating point number to bignumeric: {value}"
+        )
+    return big_to_key(Decimal(value))
+
+
+def bignumeric_to_int64(key: bytes) -> int:
+    rounded = int(key_to_big(key).quantize(Decimal(1), decimal.ROUND_HALF_UP, _CONTEXT))
+    if not -(1 << 63) <= rounded < 1 << 63:
+        raise InvalidQuery(f"int64 out of range: {rounded}")
+    return rounded
+
+
+def _big(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[bytes, bytes], bytes]:
+    def run(a: bytes, b: bytes) -> bytes:
+        return big_to_key(operation(key_to_big(a), key_to_big(b)))
+
+    return run
+
+
+def _divide(a: Decimal, b: Decimal) -> Decimal:
+    if not b:
+        raise InvalidQuery(f"division by zero: {decimal_text(a)} / {decimal_text(b)}")
+    return _CONTEXT.divide(a, b)
+
+
+def _modulo(a: Decimal, b: Decimal) -> Decimal:
+    if not b:
+        raise InvalidQuery(f"division by zero: MOD({decimal_text(a)}, {decimal_text(b)})")
+    return _CONTEXT.remainder(a, b)
+
+
+def _numeric(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., Decimal]:
+    return lambda a, b: to_numeric(operation(a, b))
+
+
+def numeric_mean(total: Decimal, count: int) -> Decimal:
+    return to_numeric(_CONTEXT.divide(total, Decimal(count)))
+
+
+def bignumeric_sum(keys: list[bytes | None]) -> bytes | None:
+    found = [key_to_big(key) for key in keys if key is not None]
+    total = Decimal()
+    for number in found:
+        total = _CONTEXT.add(total, number)
+    return big_to_key(total) if found else None
+
+
+def bignumeric_mean(keys: list[bytes | None]) -> bytes | None:
+    found = [key_to_big(key) for key in keys if key is not None]
+    total = Decimal()
+    for number in found:
+        total = _CONTEXT.add(total, number)
+    return big_to_key(_CONTEXT.divide(total, Decimal(len(found)))) if found else None
+
+
+def numeric_round(value: Decimal, digits: int) -> Decimal:
+    if digits >= 9:
+        return value
+    unit = Decimal(1).scaleb(-max(digits, -60))
+    return to_numeric(value.quantize(unit, decimal.ROUND_HALF_UP, _CONTEXT))
+
+
+def numeric_trunc(value: Decimal, digits: int) -> Decimal:
+    if digits >= 9:
+        return value
+    unit = Decimal(1).scaleb(-max(digits, -60))
+    return to_numeric(value.quantize(unit, decimal.ROUND_DOWN, _CONTEXT))
+
+
+def float64_round(value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    magnitude = math.floor(abs(value))
+    magnitude += abs(value) - magnitude >= 0.5
+    return math.copysign(float(magnitude), value)
+
+
+def float64_bits(value: float) -> bytes:
+    """For grouping: one key for every NaN, one for both zeros."""
+    if math.isnan(value):
+        return b"nan"
+    return struct.pack(">d", value + 0.0)
+
+
+def string_split(text: str, delimiter: str) -> list[str]:
+    if not text:
+        return [""]
+    return text.split(delimiter) if delimiter else list(text)
+
+
+def check_utf8(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidQuery("Invalid UTF-8 bytes in a cast of BYTES to STRING") from None
+
+
+def upper_text(text: str) -> str:
+    """One character for one, as the service does: 'ß' stays."""
+    return "".join(u if len(u := char.upper()) == 1 else char for char in text)
+
+
+def lower_text(text: str) -> str:
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+_V, _F, _D, _B = "VARCHAR", "DOUBLE", "DECIMAL(38,9)", "BLOB"
+
+FUNCTIONS: dict[str, Exact] = {
+    "parse_int64": Exact(parse_int64, (_V,), "BIGINT"),
+    "parse_float64": Exact(parse_float64, (_V,), _F),
+    "parse_numeric": Exact(parse_numeric, (_V,), _D),
+    "parse_bignumeric": Exact(parse_bignumeric, (_V,), _B),
+    "parse_bool": Exact(parse_bool, (_V,), "BOOLEAN"),
+    "parse_date": Exact(parse_date, (_V,), "DATE"),
+    "parse_time": Exact(parse_time, (_V,), "TIME"),
+    "parse_datetime": Exact(parse_datetime, (_V,), "TIMESTAMP"),
+    "parse_timestamp": Exact(parse_timestamp, (_V,), "TIMESTAMP"),
+    "parse_json_text": Exact(parse_json, (_V,), _V),
+    "float64_text": Exact(float64_text, (_F,), _V),
+    "numeric_text": Exact(decimal_text, (_D,), _V),
+    "bignumeric_text": Exact(bignumeric_text, (_B,), _V),
+    "time_text": Exact(time_text, ("TIME",), _V),
+    "datetime_text": Exact(datetime_text, ("TIMESTAMP",), _V),
+    "timestamp_text": Exact(timestamp_text, ("TIMESTAMP",), _V),
+    "float64_to_numeric": Exact(float64_to_numeric, (_F,), _D),
+    "float64_to_bignumeric": Exact(float64_to_bignumeric, (_F,), _B),
+    "numeric_to_float64": Exact(float, (_D,), _F),
+    "numeric_to_bignumeric": Exact(big_to_key, (_D,), _B),
+    "bignumeric_to_int64": Exact(bignumeric_to_int64, (_B,), "BIGINT"),
+    "bignumeric_to_float64": Exact(lambda key: float(key_to_big(key)), (_B,), _F),
+    "bignumeric_to_numeric": Exact(lambda key: to_numeric(key_to_big(key)), (_B,), _D),
+    "numeric_mul": Exact(_numeric(_CONTEXT.multiply), (_D, _D), _D),
+    "numeric_div": Exact(_numeric(_divide), (_D, _D), _D),
+    "numeric_mod": Exact(_numeric(_modulo), (_D, _D), _D),
+    "numeric_mean": Exact(numeric_mean, (_D, "BIGINT"), _D),
+    "numeric_round": Exact(numeric_round, (_D, "BIGINT"), _D),
+    "numeric_trunc": Exact(numeric_trunc, (_D, "BIGINT"), _D),
+    "bignumeric_add": Exact(_big(_CONTEXT.add), (_B, _B), _B),
+    "bignumeric_sub": Exact(_big(_CONTEXT.subtract), (_B, _B), _B),
+    "bignumeric_mul": Exact(_big(_CONTEXT.multiply), (_B, _B), _B),
+    "bignumeric_div": Exact(_big(_divide), (_B, _B), _B),
+    "bignumeric_mod": Exact(_big(_modulo), (_B, _B), _B),
+    "bignumeric_abs": Exact(lambda key: big_to_key(abs(key_to_big(key))), (_B,), _B),
+    "bignumeric_neg": Exact(lambda key: big_to_key(-key_to_big(key)), (_B,), _B),
+    "bignumeric_sum": Exact(bignumeric_sum, ("BLOB[]",), _B),
+    "bignumeric_mean": Exact(bignumeric_mean, ("BLOB[]",), _B),
+    "float64_round": Exact(float64_round, (_F,), _F),
+    "string_split": Exact(string_split, (_V, _V), "VARCHAR[]"),
+    "check_utf8": Exact(check_utf8, (_B,), _V),
+    "upper_text": Exact(upper_text, (_V,), _V),
+    "lower_text": Exact(lower_text, (_V,), _V),
+}
+"""Every function a compiled query may call, by the name it is called by (prefix ``bq_``)."""
+
+
+def safe(function: Exact) -> Exact:
+    """Returns the same function with NULL for whatever it refuses: SAFE_CAST."""
+
+    def body(*arguments: Any) -> Any:
+        try:
+            return function.body(*arguments)
+        except InvalidQuery:
+            return None
+
+    return Exact(body, function.arguments, function.result)

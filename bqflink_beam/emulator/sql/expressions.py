@@ -1,0 +1,579 @@
+"""Scalar expressions: a parsed node in, DuckDB text with a BigQuery type out.
+
+Each kind of node has one reader in a table. A node that is in no table is refused, and
+so is a part of a node that its reader does not look at (`only`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from bqflink_beam.emulator.sql import operators
+from bqflink_beam.emulator.sql.casts import cast, coerce, kind_of_type, unify
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
+from bqflink_beam.emulator.sql.kinds import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT64,
+    JSON,
+    STRING,
+    Kind,
+    array_of,
+    duckdb_type,
+    quote_name,
+)
+from bqflink_beam.emulator.sql.literals import literal_of, parsed_text, value_sql
+from bqflink_beam.emulator.sql.scope import Plan, Scalar, Scope, bare_null, dig
+
+
+@dataclasses.dataclass(frozen=True)
+class Subselect:
+    """A compiled query in a query: its text, and the types of its columns."""
+
+    sql: str
+    names: tuple[str, ...]
+    columns: tuple[tuple[str, Kind], ...]
+    value_table: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Env:
+    """What an expression is compiled in.
+
+    `subselect` compiles a query that stands inside. `grouped` holds the GROUP BY
+    expressions by their node; None outside an aggregating query. `clause` is for messages.
+    """
+
+    plan: Plan
+    scope: Scope
+    subselect: Callable[[Any, Scope], Subselect]
+    grouped: Mapping[Any, Scalar] | None = None
+    aggregates: bool = False
+    clause: str = "SELECT"
+
+    def expr(self, node: Any) -> Scalar:
+        """Compiles one node.
+
+        Raises:
+            InvalidQuery: it is wrong, or not supported.
+        """
+        if self.grouped is not None and node in self.grouped:
+            return self.grouped[node]
+        reader = _READERS.get(type(node))
+        if reader is None:
+            raise unsupported(construct(node))
+        return reader(self, node)
+
+    def exprs(self, nodes: Any) -> list[Scalar]:
+        return [self.expr(node) for node in nodes]
+
+    def typed(self, node: Any, kind: Kind, what: str) -> Scalar:
+        """Compiles a node that must be, or turn into, a type."""
+        return coerce(self.plan, self.expr(node), kind, what)
+
+
+Reader = Callable[[Env, Any], Scalar]
+_READERS: dict[type, Reader] = {}
+
+
+def register(readers: Mapping[type, Reader]) -> None:
+    """Adds readers of other modules to the table; each node has one."""
+    assert not set(readers) & set(_READERS), set(readers) & set(_READERS)
+    _READERS.update(readers)
+
+
+def construct(node: Any) -> str:
+    """Returns the name of a construct for a message: a function's, or the node's SQL."""
+    if isinstance(node, exp.Anonymous):
+        return f"Function {node.name}"
+    if isinstance(node, exp.Func):
+        return f"Function {node.sql_name()} ({describe(node)})"
+    return f"{type(node).__name__} ({describe(node)})"
+
+
+# --- literals and names -----------------------------------------------------------------
+
+
+def _literal(env: Env, node: Any) -> Scalar:
+    only(node, "this", "is_string")
+    if node.is_string:
+        return literal_of(node.this, STRING)
+    text = node.this
+    if any(mark in text for mark in ".eE"):
+        return Scalar(value_sql(float(text), FLOAT64), FLOAT64, Decimal(text))
+    return _integer(int(text))
+
+
+def _integer(number: int) -> Scalar:
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InvalidQuery(f"Invalid integer literal: {number}")
+    return literal_of(number, INT64)
+
+
+def _hex(env: Env, node: Any) -> Scalar:
+    only(node, "this", "is_integer")
+    return _integer(int(node.this, 16))
+
+
+def _negative(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        if not any(mark in inner.this for mark in ".eE"):
+            return _integer(-int(inner.this))
+        value = -Decimal(inner.this)
+        return Scalar(value_sql(-float(inner.this), FLOAT64), FLOAT64, value)
+    return operators.negate(env.plan, env.expr(inner))
+
+
+def _null(env: Env, node: Any) -> Scalar:
+    return bare_null()
+
+
+def _boolean(env: Env, node: Any) -> Scalar:
+    return literal_of(bool(node.this), BOOL)
+
+
+def _column(env: Env, node: Any) -> Scalar:
+    return env.scope.resolve(path_of(node))
+
+
+def path_of(node: Any) -> list[str]:
+    """Returns the parts of a dotted name."""
+    if isinstance(node, exp.Dot):
+        return [*path_of(node.this), node.name]
+    only(node, "this", "table", "db", "catalog")
+    parts = [node.args.get(part) for part in ("catalog", "db", "table", "this")]
+    if any(isinstance(part, exp.Star) for part in parts):
+        raise InvalidQuery("A star cannot stand inside an expression")
+    return [part.name for part in parts if part is not None]
+
+
+def _dot(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression")
+    if isinstance(node.this, exp.Column | exp.Dot) and _is_path(node):
+        return env.scope.resolve(path_of(node))
+    if not isinstance(node.expression, exp.Identifier):
+        raise unsupported(construct(node.expression))
+    return dig(env.expr(node.this), [node.expression.name])
+
+
+def _is_path(node: Any) -> bool:
+    while isinstance(node, exp.Dot):
+        if not isinstance(node.expression, exp.Identifier):
+            return False
+        node = node.this
+    return isinstance(node, exp.Column)
+
+
+def _parameter(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    if not isinstance(node.this, exp.Var):
+        raise unsupported("A system variable (@@)")
+    return env.plan.parameter(node.this.name)
+
+
+def _placeholder(env: Env, node: Any) -> Scalar:
+    only(node)
+    return env.plan.parameter(None)
+
+
+def _paren(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    return env.expr(node.this)
+
+
+# --- logic and comparison -----------------------------------------------------------------
+
+
+def _comparison(operator: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression")
+        return operators.compare(env.plan, operator, env.expr(node.this), env.expr(node.expression))
+
+    return read
+
+
+def _distinct(negate: bool) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression")
+        a, b = env.expr(node.this), env.expr(node.expression)
+        return operators.distinct(env.plan, a, b, negate=negate)
+
+    return read
+
+
+def _logic(word: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression")
+        # A chain of a thousand ORs is a tree a thousand deep: walk it, do not recurse.
+        operands = []
+        pending = [node]
+        while pending:
+            item = pending.pop()
+            if type(item) is type(node):
+                pending += [item.expression, item.this]
+            else:
+                operands.append(operators.boolean(env.plan, env.expr(item), f"operator {word}"))
+        return Scalar("(" + f" {word} ".join(operands) + ")", BOOL)
+
+    return read
+
+
+def _not(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    return Scalar(f"(NOT {operators.boolean(env.plan, env.expr(node.this), 'operator NOT')})", BOOL)
+
+
+def _is(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression")
+    value = env.expr(node.this)
+    if isinstance(node.expression, exp.Null):
+        return Scalar(f"({value.sql} IS NULL)", BOOL)
+    if isinstance(node.expression, exp.Boolean):
+        wanted = "TRUE" if node.expression.this else "FALSE"
+        condition = operators.boolean(env.plan, value, "operator IS")
+        return Scalar(f"({condition} IS NOT DISTINCT FROM {wanted})", BOOL)
+    raise unsupported(construct(node))
+
+
+def _between(env: Env, node: Any) -> Scalar:
+    only(node, "this", "low", "high")
+    value = env.expr(node.this)
+    low = operators.compare(env.plan, ">=", value, env.expr(node.args["low"]))
+    high = operators.compare(env.plan, "<=", value, env.expr(node.args["high"]))
+    return Scalar(f"({low.sql} AND {high.sql})", BOOL)
+
+
+def _in(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expressions", "unnest", "query")
+    value = env.expr(node.this)
+    if node.args.get("unnest"):
+        only(node.args["unnest"], "expressions")
+        (array,) = env.exprs(node.args["unnest"].expressions)
+        return _in_array(env, value, array)
+    if node.args.get("query"):
+        query = node.args["query"]
+        only(query, "this")
+        return _in_query(env, value, env.subselect(query.this, env.scope))
+    return operators.member(env.plan, value, env.exprs(node.expressions))
+
+
+def _in_array(env: Env, value: Scalar, array: Scalar) -> Scalar:
+    if array.kind.element is None:
+        raise InvalidQuery(f"IN UNNEST needs an ARRAY, got {array.kind}")
+    name = env.plan.name("x")
+    test = operators.compare(env.plan, "=", value, Scalar(name, array.kind.element)).sql
+    # An array of tests, then the three-valued OR over it: no element at all is FALSE.
+    tests = f"list_transform({array.sql}, lambda {name}: {test})"
+    return Scalar(
+        f"(CASE WHEN {array.sql} IS NULL THEN FALSE "
+        f"ELSE coalesce(list_bool_or({tests}), CASE WHEN len({array.sql}) = 0 THEN FALSE END) "
+        f"OR (CASE WHEN list_contains(list_transform({tests}, lambda t: t IS NULL), TRUE) "
+        f"THEN NULL ELSE FALSE END) END)",
+        BOOL,
+    )
+
+
+def _in_query(env: Env, value: Scalar, query: Subselect) -> Scalar:
+    if len(query.columns) != 1:
+        raise InvalidQuery("Subquery of type IN must have only one output column")
+    _, kind = query.columns[0]
+    name = env.plan.name("q")
+    item = Scalar(f"{name}.{query.names[0]}", kind)
+    test = operators.compare(env.plan, "=", value, item).sql
+    # EXISTS answers true or false; the third value is a NULL among the tests.
+    return Scalar(
+        f"(SELECT coalesce(bool_or({test}), CASE WHEN count(*) = 0 THEN FALSE END) "
+        f"OR CASE WHEN bool_or(({test}) IS NULL) THEN NULL ELSE FALSE END "
+        f"FROM ({query.sql}) AS {name})",
+        BOOL,
+    )
+
+
+def _like(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression", "negate")
+    if isinstance(node.expression, exp.Any | exp.All):
+        raise unsupported("LIKE ANY/ALL")
+    value = env.expr(node.this)
+    pattern = coerce(env.plan, env.expr(node.expression), value.kind, "operator LIKE")
+    if value.kind != STRING:
+        raise unsupported(f"LIKE on {value.kind}")
+    if isinstance(pattern.literal, str):
+        _check_pattern(pattern.literal)
+    test = f"({value.sql} LIKE {pattern.sql} ESCAPE '\\')"
+    return Scalar(f"(NOT {test})" if node.args.get("negate") else test, BOOL)
+
+
+def _check_pattern(pattern: str) -> None:
+    tail = len(pattern) - len(pattern.rstrip("\\"))
+    if tail % 2:
+        raise InvalidQuery("LIKE pattern ends with a backslash")
+
+
+# --- choosing -----------------------------------------------------------------------------
+
+
+def _case(env: Env, node: Any) -> Scalar:
+    only(node, "this", "ifs", "default")
+    subject = env.expr(node.this) if node.this is not None else None
+    tests, results = [], []
+    for branch in node.args["ifs"]:
+        only(branch, "this", "true")
+        when = env.expr(branch.this)
+        if subject is not None:
+            tests.append(operators.compare(env.plan, "=", subject, when).sql)
+        else:
+            tests.append(operators.boolean(env.plan, when, "CASE"))
+        results.append(env.expr(branch.args["true"]))
+    default = node.args.get("default")
+    results.append(env.expr(default) if default is not None else bare_null())
+    return _choose(env, tests, results, "CASE")
+
+
+def _choose(env: Env, tests: list[str], results: list[Scalar], what: str) -> Scalar:
+    values, kind = unify(env.plan, results, what)
+    branches = " ".join(
+        f"WHEN {test} THEN {value.sql}" for test, value in zip(tests, values[:-1], strict=True)
+    )
+    return Scalar(f"(CASE {branches} ELSE {values[-1].sql} END)", kind)
+
+
+def _if(env: Env, node: Any) -> Scalar:
+    only(node, "this", "true", "false")
+    test = operators.boolean(env.plan, env.expr(node.this), "IF")
+    otherwise = node.args.get("false")
+    if otherwise is None:
+        raise InvalidQuery("IF needs three arguments")
+    return _choose(env, [test], [env.expr(node.args["true"]), env.expr(otherwise)], "IF")
+
+
+def _coalesce(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expressions")
+    values, kind = unify(env.plan, env.exprs([node.this, *node.expressions]), "COALESCE")
+    return Scalar(f"coalesce({', '.join(value.sql for value in values)})", kind)
+
+
+def _nullif(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression")
+    (a, b), kind = unify(env.plan, env.exprs([node.this, node.expression]), "NULLIF")
+    same = operators.compare(env.plan, "=", a, b).sql
+    return Scalar(f"(CASE WHEN {same} THEN NULL ELSE {a.sql} END)", kind)
+
+
+# --- casts --------------------------------------------------------------------------------
+
+
+def _cast(env: Env, node: Any) -> Scalar:
+    only(node, "this", "to", "safe", ignored=("_type",))
+    kind = kind_of_type(node.args["to"])
+    inner = node.this
+    if isinstance(inner, exp.Literal) and inner.is_string and kind != STRING:
+        if kind in (BYTES, JSON):
+            return cast(env.plan, env.expr(inner), kind)
+        if not isinstance(node, exp.TryCast):
+            return parsed_text(inner.this, kind)
+    if isinstance(inner, exp.Array) and kind.element:
+        items = [
+            coerce(env.plan, item, kind.element, str(kind)) for item in env.exprs(inner.expressions)
+        ]
+        return _array_of(items, kind.element)
+    value = env.expr(inner)
+    return cast(env.plan, value, kind, safe=isinstance(node, exp.TryCast))
+
+
+def _json_literal(env: Env, node: Any) -> Scalar:
+    only(node, "this", "is_literal")
+    value = env.expr(node.this)
+    if isinstance(value.literal, str):
+        return parsed_text(value.literal, JSON)
+    return Scalar(
+        env.plan.call("parse_json_text", coerce(env.plan, value, STRING, "PARSE_JSON").sql), JSON
+    )
+
+
+# --- structs, arrays, subqueries --------------------------------------------------------------
+
+
+def _struct(env: Env, node: Any) -> Scalar:
+    only(node, "expressions")
+    names, values = [], []
+    for item in node.expressions:
+        if isinstance(item, exp.PropertyEQ):
+            names.append(item.this.name)
+            values.append(env.expr(item.expression))
+        else:
+            names.append(item.name if isinstance(item, exp.Column | exp.Dot) else "")
+            values.append(env.expr(item))
+    return struct_from(names, values)
+
+
+def struct_from(names: list[str], values: list[Scalar]) -> Scalar:
+    """Returns a STRUCT; fields without a name get one inside DuckDB only."""
+    if not values:
+        raise unsupported("An empty STRUCT")
+    kind = Kind("STRUCT", None, tuple((n, v.kind) for n, v in zip(names, values, strict=True)))
+    inner = ", ".join(
+        f"{quote_name(name or f'_field_{position}')} := {value.sql}"
+        for position, (name, value) in enumerate(zip(names, values, strict=True), 1)
+    )
+    return Scalar(f"struct_pack({inner})", kind)
+
+
+def _array(env: Env, node: Any) -> Scalar:
+    only(node, "expressions", ignored=("struct_name_inheritance", "value_constructor"))
+    inner = node.expressions
+    if len(inner) == 1 and isinstance(inner[0], exp.Query):
+        return _array_query(env, env.subselect(inner[0], env.scope))
+    if not inner:
+        return Scalar("CAST([] AS BIGINT[])", array_of(INT64))
+    values, kind = unify(env.plan, env.exprs(inner), "ARRAY")
+    return _array_of(values, kind)
+
+
+def _array_of(values: list[Scalar], element: Kind) -> Scalar:
+    text = f"[{', '.join(value.sql for value in values)}]"
+    return literal_array(text, element)
+
+
+def literal_array(text: str, element: Kind) -> Scalar:
+    """Returns an ARRAY of a DuckDB list text, with its type said aloud."""
+    kind = array_of(element)
+    return Scalar(f"CAST({text} AS {duckdb_type(kind)})", kind)
+
+
+def _array_query(env: Env, query: Subselect) -> Scalar:
+    if len(query.columns) != 1:
+        raise InvalidQuery("ARRAY subquery must have only one output column")
+    return Scalar(f"ARRAY({query.sql})", array_of(query.columns[0][1]))
+
+
+def _subquery(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    query = env.subselect(node.this, env.scope)
+    if len(query.columns) != 1:
+        raise InvalidQuery("Scalar subquery must have only one output column")
+    return Scalar(f"({query.sql})", query.columns[0][1])
+
+
+def _exists(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    return Scalar(f"EXISTS({env.subselect(node.this, env.scope).sql})", BOOL)
+
+
+def _bracket(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expressions", "offset", "safe")
+    array = env.expr(node.this)
+    if array.kind.element is None or len(node.expressions) != 1:
+        raise InvalidQuery(f"Element access using [] is not supported on type {array.kind}")
+    index = env.typed(node.expressions[0], INT64, "an array index").sql
+    # The parser has counted back to zero for ORDINAL(n), where n is a literal.
+    base = node.args.get("offset") or 0
+    position = f"({index} - {base} + 1)"
+    inside = f"({position} >= 1 AND {position} <= len({array.sql}))"
+    element = f"list_extract({array.sql}, {position})"
+    miss = "NULL" if node.args.get("safe") else _outside(array.kind.element)
+    nothing = f"{array.sql} IS NULL OR {index} IS NULL"
+    return Scalar(
+        f"(CASE WHEN {nothing} THEN NULL WHEN {inside} THEN {element} ELSE {miss} END)",
+        array.kind.element,
+    )
+
+
+def _outside(kind: Kind) -> str:
+    return f"CAST(error('Array index is out of bounds') AS {duckdb_type(kind)})"
+
+
+def _arithmetic(operator: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression", ignored=("typed", "safe"))
+        a, b = env.expr(node.this), env.expr(node.expression)
+        return operators.arithmetic(env.plan, operator, a, b)
+
+    return read
+
+
+def _bitwise(operator: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression")
+        for side in (node.this, node.expression):
+            # BigQuery binds & before ^ before |, the parser all alike: say which is meant.
+            if isinstance(side, exp.BitwiseAnd | exp.BitwiseOr | exp.BitwiseXor) and not isinstance(
+                side, type(node)
+            ):
+                raise unsupported("Mixing bitwise operators without parentheses")
+        return operators.bitwise(env.plan, operator, env.expr(node.this), env.expr(node.expression))
+
+    return read
+
+
+def _bitwise_not(env: Env, node: Any) -> Scalar:
+    only(node, "this")
+    return Scalar(f"(~ {env.typed(node.this, INT64, 'operator ~').sql})", INT64)
+
+
+def _pipes(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression", ignored=("safe",))
+    return operators.concatenate(env.plan, env.exprs([node.this, node.expression]))
+
+
+def _concat(env: Env, node: Any) -> Scalar:
+    only(node, "expressions", ignored=("safe",))
+    return operators.concatenate(env.plan, env.exprs(node.expressions))
+
+
+register(
+    {
+        exp.Literal: _literal,
+        exp.HexString: _hex,
+        exp.Neg: _negative,
+        exp.Null: _null,
+        exp.Boolean: _boolean,
+        exp.Column: _column,
+        exp.Dot: _dot,
+        exp.Parameter: _parameter,
+        exp.Placeholder: _placeholder,
+        exp.Paren: _paren,
+        exp.EQ: _comparison("="),
+        exp.NEQ: _comparison("<>"),
+        exp.LT: _comparison("<"),
+        exp.LTE: _comparison("<="),
+        exp.GT: _comparison(">"),
+        exp.GTE: _comparison(">="),
+        exp.NullSafeEQ: _distinct(negate=True),
+        exp.NullSafeNEQ: _distinct(negate=False),
+        exp.And: _logic("AND"),
+        exp.Or: _logic("OR"),
+        exp.Not: _not,
+        exp.Is: _is,
+        exp.Between: _between,
+        exp.In: _in,
+        exp.Like: _like,
+        exp.Case: _case,
+        exp.If: _if,
+        exp.Coalesce: _coalesce,
+        exp.Nullif: _nullif,
+        exp.Cast: _cast,
+        exp.TryCast: _cast,
+        exp.ParseJSON: _json_literal,
+        exp.Struct: _struct,
+        exp.Array: _array,
+        exp.Subquery: _subquery,
+        exp.Exists: _exists,
+        exp.Bracket: _bracket,
+        exp.Add: _arithmetic("+"),
+        exp.Sub: _arithmetic("-"),
+        exp.Mul: _arithmetic("*"),
+        exp.Div: _arithmetic("/"),
+        exp.BitwiseAnd: _bitwise("&"),
+        exp.BitwiseOr: _bitwise("|"),
+        exp.BitwiseXor: _bitwise("^"),
+        exp.BitwiseNot: _bitwise_not,
+        exp.DPipe: _pipes,
+        exp.Concat: _concat,
+    }
+)

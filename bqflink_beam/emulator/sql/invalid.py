@@ -1,0 +1,36 @@
+"""`InvalidQuery`: SQL that is wrong, or that this BigQuery cannot run exactly."""
+
+from collections.abc import Collection
+from typing import Any
+
+from bqflink_beam.emulator.refused import Refused
+
+
+class InvalidQuery(Refused):
+    """A query, statement or predicate that is refused; the message names the construct."""
+
+    def __init__(self, message: str, **about: Any) -> None:
+        super().__init__(message, reason="invalidQuery", **about)
+
+
+def unsupported(construct: str) -> InvalidQuery:
+    """Returns the error for SQL that may be right but is not run here."""
+    return InvalidQuery(f"{construct} is not supported by the embedded BigQuery")
+
+
+def only(node: Any, *known: str, ignored: Collection[str] = ()) -> None:
+    """Refuses a parsed node that carries anything but the `known` parts.
+
+    The parser keeps every clause as a part of its node. A part that is not looked at
+    would be a clause that is not obeyed, so each reader of a node names what it reads.
+    """
+    for name, part in node.args.items():
+        if part in (None, False) or part == [] or name in known or name in ignored:
+            continue
+        raise unsupported(f"{name.strip('_').upper()} in {describe(node)}")
+
+
+def describe(node: Any) -> str:
+    """Returns a parsed node's SQL, shortened, for a message."""
+    text: str = node.sql(dialect="bigquery", comments=False)
+    return f"{text[:117]}…" if len(text) > 120 else text
