@@ -25,16 +25,21 @@ _POLL_S = 0.05
 _TERM_S = 5.0
 
 # Holds a pipe that the kernel closes when the process that started us dies, even by SIGKILL;
-# then the whole group, the JVM and the workers it forked, goes as well.
-_LEASH = 'exec 3<&0; (cat <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" 3<&- </dev/null'
+# then the whole group, the JVM and the workers it forked, goes as well, and its files ($0).
+_LEASH = """
+exec 3<&0
+(cat <&3; trap "" TERM; kill -TERM 0; sleep 1; rm -rf -- "$0"; kill -KILL 0) >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null
+"""
 
 
 class FlinkJobServer:
     """Beam's Flink job server; by default it runs each job on a Flink inside its own JVM.
 
     Start it with ``with`` or `start`; when the ``with`` ends, and also when this process dies,
-    the JVM, the workers it forked and its folder of temporary files are gone. Everything it opens
-    is bound to the loopback address.
+    the JVM, the workers it forked and its temporary files are gone.
+    Beam's runner listens on all addresses of the machine, without authentication, whatever it is
+    told; keep the machine behind a firewall.
 
     Example:
         >>> with FlinkJobServer() as server:  # doctest: +SKIP
@@ -151,6 +156,12 @@ class FlinkJobServer:
         if scratch is not None:
             scratch.cleanup()
 
+    def wait(self) -> int:
+        """Waits until the JVM ends by itself; returns its exit code."""
+        if self._process is None:
+            raise ConfigError("the Flink job server is not running; use it in a 'with' statement")
+        return self._process.wait()
+
     def log_text(self) -> str:
         """Returns what the JVM has written since this start, undecodable bytes replaced."""
         with open(self.log_path, "rb") as log:
@@ -202,11 +213,12 @@ class FlinkJobServer:
         return command
 
     def _launch(self, command: Sequence[str]) -> None:
+        assert self._scratch is not None
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _LEASH, "flink-job-server", *command],
+                ["/bin/sh", "-c", _LEASH, self._scratch.name, *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

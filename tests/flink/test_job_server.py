@@ -20,7 +20,7 @@ from bqflink_beam.flink import FlinkJobServer
 
 server = FlinkJobServer(log_path=sys.argv[1])
 server.start()
-print(server.process_id, flush=True)
+print(server.process_id, server._scratch.name, flush=True)
 sys.stdin.read()
 """
 
@@ -67,13 +67,16 @@ def test_server_dies_with_a_process_that_is_killed(flink_jars, tmp_path):
         text=True,
     )
     with owner:
-        group = int(owner.stdout.readline())
+        group, scratch = owner.stdout.readline().split()
+        group, scratch = int(group), pathlib.Path(scratch)
         assert _group_is_alive(group)
+        assert scratch.is_dir()
 
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
         assert _await_end(group)
+        assert not scratch.exists()
 
 
 def test_taken_port_is_one_clear_error_and_leaves_no_process(flink, tmp_path):

@@ -1,0 +1,143 @@
+"""The command line: what a user starts beside a pipeline."""
+
+import os
+import pathlib
+import signal
+import textwrap
+import types
+from typing import Any, NoReturn
+
+import click
+
+from bqflink_beam.errors import BqflinkError
+
+# Each command imports what it runs when it runs, so that --help does not wait for Beam.
+
+
+class _Commands(click.Group):
+    """Shows an error of ours as one message, without a stack trace."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BqflinkError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """BigQuery I/O for Apache Beam: tools for development and tests."""
+
+
+@main.command()
+@click.option("--port", default=9050, show_default=True, help="Port of the REST API.")
+@click.option("--storage-port", default=9060, show_default=True, help="Port of the Storage API.")
+@click.option("--admin-port", type=int, help="Port of faults, counters and the console.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    help="Keep all data in this folder; without it, in memory.",
+)
+def emulator(
+    port: int,
+    storage_port: int,
+    admin_port: int | None,
+    host: str,
+    data_dir: pathlib.Path | None,
+) -> None:
+    """Run a BigQuery on this machine until it is stopped. Port 0 takes a free port."""
+    from bqflink_beam.emulator.command import serve
+
+    serve(
+        host=host,
+        port=port,
+        storage_port=storage_port,
+        admin_port=admin_port,
+        data_dir=data_dir,
+    )
+
+
+@main.command("flink-job-server")
+@click.option(
+    "--jar",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Only write a jar for --runner=FlinkRunner --flink_job_server_jar=PATH.",
+)
+@click.option("--job-port", default=8099, show_default=True, help="Port to take jobs on.")
+@click.option(
+    "--flink-master",
+    default="[local]",
+    show_default=True,
+    help="[local] runs each job on a Flink of its own in the same process; or host:port of a "
+    "cluster's REST address.",
+)
+@click.option("--heap", default="2g", show_default=True, help="The largest Java heap.")
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="File for the log; by default one that goes when the server stops.",
+)
+def flink_job_server(
+    jar: pathlib.Path | None,
+    job_port: int,
+    flink_master: str,
+    heap: str,
+    log: pathlib.Path | None,
+) -> None:
+    """Run Beam's Flink job server until it is stopped. Needs Java; Maven the first time."""
+    from bqflink_beam.flink import FlinkJobServer, write_thin_jar
+
+    if jar is not None:
+        written = write_thin_jar(jar, announce=_say).resolve()
+        click.echo(f"--runner=FlinkRunner --flink_job_server_jar={written}")
+        return
+    _stop_on_sigterm()
+    server = FlinkJobServer(
+        flink_master=flink_master,
+        job_port=job_port,
+        log_path=log,
+        heap=heap,
+        java=_java(),
+        announce=_say,
+    )
+    with server:
+        click.echo(f"--runner=FlinkRunner --job_endpoint={server.job_endpoint}")
+        _say(f"log: {server.log_path}; stop with Ctrl-C")
+        ended = server.wait()
+        raise click.ClickException(
+            f"the job server ended by itself with code {ended}; its log ends with:\n"
+            + server.log_text()[-2000:]
+        )
+
+
+@main.command("flink-options")
+@click.option("--explain", is_flag=True, help="Say for each option what goes wrong without it.")
+def flink_options(explain: bool) -> None:
+    """Print the pipeline options that exactly-once streaming writes need on Flink."""
+    from bqflink_beam.write.preflight import REQUIRED_FLINK_OPTIONS
+
+    for option in REQUIRED_FLINK_OPTIONS:
+        if explain:
+            click.echo(
+                textwrap.fill(option.reason, 88, initial_indent="# ", subsequent_indent="# ")
+            )
+        click.echo(option.flag)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return os.path.join(home, "bin", "java") if home else "java"
+
+
+def _stop_on_sigterm() -> None:
+    """Lets a service manager's stop unwind the stack as Ctrl-C does, so that children end too."""
+
+    def stop(number: int, frame: types.FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)

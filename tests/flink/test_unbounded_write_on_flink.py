@@ -1,0 +1,139 @@
+"""Unbounded exactly-once writes on a real Flink: exact multisets, under crashes made at exact calls.
+
+A crash is an answer that no writer gets over (PERMISSION_DENIED), before or after the
+call took effect: the bundle raises, and Flink restarts the job from its last checkpoint.
+Each guarantee has a control without its guard, which must show the fault.
+"""
+
+import apache_beam as beam
+import pytest
+from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+
+import bqflink_beam as bq
+from bqflink_beam import testing
+from bqflink_beam.clock import SYSTEM_CLOCK
+from bqflink_beam.testing import Fault
+from bqflink_beam.transforms import pipeline_check, write_unbounded
+from tests.flink.streaming import (
+    DATASET,
+    FIELDS,
+    TABLE,
+    make_row,
+    missing_and_extra,
+    rows_of,
+    streaming_job,
+    wait_until,
+)
+from tests.transforms.sources import Tap, replay
+
+EXACTLY_ONCE = bq.ExactlyOnce(shards=2, batch_rows_max=25)
+
+
+@pytest.fixture
+def server():
+    with testing.Emulator() as emulator:
+        emulator.create_dataset(DATASET)
+        emulator.create_table(TABLE, FIELDS)
+        yield emulator
+
+
+def crash(method, when, nth):
+    return Fault(method=method, when=when, nth=nth, code="PERMISSION_DENIED")
+
+
+def write(server, table=TABLE, **options):
+    options.setdefault("method", EXACTLY_ONCE)
+    return bq.WriteToBigQueryStorage(table, connection=server.connection, **options)
+
+
+def stream(server, tap, **pace):
+    def build(p):
+        replay(p, make_row, tap, partitions=2, **pace) | write(server)
+
+    return build
+
+
+def run(flink_server, server, build, expected, **options):
+    """Runs until all expected rows are visible and all faults have happened."""
+    with streaming_job(flink_server, build, **options):
+        wait_until(lambda: server.row_count(TABLE) >= len(expected) and not server.faults.pending)
+        # One more checkpoint, so that a second flush of anything would show.
+        flushes = server.counters["FlushRows"]
+        wait_until(lambda: server.counters["FlushRows"] > flushes, budget_s=4)
+    assert not server.faults.pending, "the scenario must have happened"
+    return missing_and_extra(server.visible_rows(TABLE), expected)
+
+
+CRASHES = [
+    ("AppendRows", "after", 12),
+    ("AppendRows", "before", 30),
+    ("FlushRows", "before", 5),
+    ("FlushRows", "after", 9),
+]
+
+
+def test_crashes_around_appends_and_flushes_lose_and_double_nothing(flink_server, server):
+    for each in CRASHES:
+        server.faults.add(crash(*each))
+
+    found = run(flink_server, server, stream(server, Tap("crashes", 800)), rows_of(2, 800))
+
+    assert found == (0, 0)
+
+
+def test_control_without_stable_input_a_crash_after_a_flush_doubles_rows(
+    flink_server, server, monkeypatch
+):
+    monkeypatch.setattr(write_unbounded, "StableInputParDo", beam.ParDo)
+    server.faults.add(crash("FlushRows", "after", 3))
+
+    missing, extra = run(flink_server, server, stream(server, Tap("control", 800)), rows_of(2, 800))
+
+    assert missing == 0
+    assert extra > 0
+
+
+@pytest.mark.parametrize("method", [EXACTLY_ONCE, bq.AtLeastOnce()], ids=["once", "at least once"])
+def test_windowed_streams_arrive_once(flink_server, server, method):
+    windows = {"fixed": FixedWindows(10), "sliding": SlidingWindows(50, 10)}
+    for name in windows:
+        server.create_table(f"p.d.{name}", FIELDS)
+    expected = rows_of(2, 300)
+
+    def build(p):
+        rows = replay(p, make_row, Tap(f"windows {method}", 300), partitions=2)
+        timed = rows | beam.Map(lambda row: TimestampedValue(row, row["id"]))
+        for name, window in windows.items():
+            (
+                timed
+                | f"Window {name}" >> beam.WindowInto(window)
+                | f"Write {name}" >> write(server, f"p.d.{name}", method=method)
+            )
+
+    with streaming_job(flink_server, build):
+        wait_until(lambda: all(server.row_count(f"p.d.{name}") >= 600 for name in windows))
+        wait_until(lambda: False, budget_s=2)
+
+    for name in windows:
+        assert missing_and_extra(server.visible_rows(f"p.d.{name}"), expected) == (0, 0)
+
+
+def test_an_expired_stream_of_a_cold_key_is_replaced_without_a_crash(flink_server, server):
+    tap = Tap("cold", 100)
+
+    with streaming_job(flink_server, stream(server, tap)):
+        assert wait_until(lambda: server.row_count(TABLE) == 200)
+        for name in server.streams(TABLE):
+            server.expire_stream(name)
+        tap.open_to(200)
+        wait_until(lambda: server.row_count(TABLE) >= 400)
+
+    assert missing_and_extra(server.visible_rows(TABLE), rows_of(2, 200)) == (0, 0)
+    assert "Restarting" not in flink_server.final_log
+
+
+class _SlowFn(beam.DoFn):
+    """Makes checkpoints long: the barrier waits behind these elements."""
+
+    def process(self, row):
+        SYSTEM_CLOCK.sleep(0.1)
