@@ -46,7 +46,8 @@ class Fault:
         stream: the stream's (or session's) name; None matches every one.
         nth: the first matching call it acts on, from 1.
         times: on how many matching calls from there; None for all.
-        after_responses: ReadRows only: acts after that many messages have been sent.
+        after_responses: ReadRows only, with ``when="before"``: acts when that many messages
+            have been sent. ``when="after"`` acts at the end of the call.
     """
 
     method: str
@@ -136,29 +137,25 @@ class Acting:
         """Whether the request arrives twice."""
         return any(fault.action == "duplicate" for fault in self._faults)
 
-    @property
-    def responses(self) -> int | None:
-        """After how many messages of a ReadRows call a rule acts; None if none does."""
-        return min((fault.after_responses for fault in self._faults), default=None)
-
-    def before(self, expire: Callable[[], None] | None = None) -> None:
-        """Acts before the call takes effect.
+    def before(self, expire: Callable[[], None] | None = None, *, responses: int = 0) -> None:
+        """Acts before the call takes effect; for ReadRows, before each message.
 
         Args:
             expire: makes the stream or session of the call too old.
+            responses: how many messages have been sent.
 
         Raises:
             Injected: the call ends here.
         """
-        self._act("before", expire)
+        self._act("before", expire, responses)
 
     def after(self, expire: Callable[[], None] | None = None) -> None:
         """Acts after the call has taken effect. Raises as `before`."""
-        self._act("after", expire)
+        self._act("after", expire, None)
 
-    def _act(self, when: str, expire: Callable[[], None] | None) -> None:
+    def _act(self, when: str, expire: Callable[[], None] | None, responses: int | None) -> None:
         for fault in self._faults:
-            if fault.when != when:
+            if fault.when != when or responses not in (None, fault.after_responses):
                 continue
             if fault.delay_s:
                 self._clock.sleep(fault.delay_s)

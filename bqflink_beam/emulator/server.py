@@ -10,6 +10,7 @@ import grpc
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.emulator import types, values
 from bqflink_beam.emulator.faults import Faults
+from bqflink_beam.emulator.read import ReadService
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Store, StoredTable
 from bqflink_beam.emulator.write import WriteService
@@ -68,8 +69,10 @@ class EmulatorServer:
         self.store = Store(clock)
         self.faults = Faults(clock)
         self.write = WriteService(self.store, self.faults, self.settings)
+        self.read = ReadService(self.store, self.faults, self.settings)
         self._host = host
         self._storage_port = storage_port
+        self._rest_port = 1
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._grpc: grpc.Server | None = None
 
@@ -83,7 +86,7 @@ class EmulatorServer:
         """
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS_MAX, "bigquery-grpc")
         self._grpc = grpc.server(self._threads, options=_OPTIONS)
-        self._grpc.add_generic_rpc_handlers((self.write.handlers(),))
+        self._grpc.add_generic_rpc_handlers((self.write.handlers(), self.read.handlers()))
         try:
             self._storage_port = self._grpc.add_insecure_port(f"{self._host}:{self._storage_port}")
         except RuntimeError as error:
@@ -109,6 +112,11 @@ class EmulatorServer:
     def storage_endpoint(self) -> str:
         """``host:port`` of the Storage APIs."""
         return f"{self._host}:{self._storage_port}"
+
+    @property
+    def rest_endpoint(self) -> str:
+        """URL of the REST API."""
+        return f"http://{self._host}:{self._rest_port}"
 
     # --- what tests prepare and ask ---
 

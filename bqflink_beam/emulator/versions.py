@@ -18,9 +18,14 @@ _MERGED_BYTES_MAX = 16 << 20
 
 
 class Rows:
-    """An append-only sequence of rows, in chunks."""
+    """An append-only sequence of rows, in chunks.
 
-    def __init__(self) -> None:
+    Args:
+        merge: whether small chunks become larger ones, which copies them.
+    """
+
+    def __init__(self, *, merge: bool = True) -> None:
+        self._merge = merge
         self._chunks: list[pa.RecordBatch] = []
         self._starts: list[int] = []
         self.row_count = 0
@@ -32,7 +37,8 @@ class Rows:
                 self._starts.append(self.row_count)
                 self._chunks.append(chunk)
                 self.row_count += chunk.num_rows
-                self._merge_tail()
+                if self._merge:
+                    self._merge_tail()
 
     def slice(self, start: int, stop: int) -> list[pa.RecordBatch]:
         """Returns rows ``[start, stop)`` as chunks, without copying."""

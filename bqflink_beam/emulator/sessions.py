@@ -1,0 +1,103 @@
+"""Read sessions: a table frozen at one moment, cut into streams of rows.
+
+A stream is a range of the table's rows before the filter, as in the service: splits
+divide that range, while offsets count the rows that come out. Rows are Arrow chunks of
+the table itself wherever no filter or nested projection makes new ones.
+"""
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bqflink_beam.emulator.projection import Projection
+from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.versions import Rows
+from bqflink_beam.schema.model import TableSchema
+
+Keep = Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]]
+"""Keeps the rows of chunks for which a predicate is true, in order."""
+
+
+@dataclasses.dataclass
+class Stream:
+    """One stream of a session. `rows` are those that come out, made when first asked for."""
+
+    name: str
+    start: int
+    stop: int
+    rows: Rows | None = None
+
+
+class Session:
+    """One read session."""
+
+    def __init__(
+        self,
+        name: str,
+        table: str,
+        base: Rows,
+        schema: TableSchema,
+        projection: Projection,
+        keep: Keep | None,
+        options: Any,
+        expire_s: float,
+    ) -> None:
+        self.name = name
+        self.table = table
+        self.schema = schema
+        self.projection = projection
+        self.options = options
+        self.expire_s = expire_s
+        self.streams: dict[str, Stream] = {}
+        self._base: Rows = base
+        self._keep = keep
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def filtered(self) -> bool:
+        return self._keep is not None
+
+    def add_streams(self, count: int) -> None:
+        """Cuts the whole table into `count` streams."""
+        rows = self._base.row_count
+        cuts = [rows * index // count for index in range(count + 1)] if count else []
+        for start, stop in itertools.pairwise(cuts):
+            self.add_stream(start, stop)
+
+    def add_stream(self, start: int, stop: int) -> Stream:
+        stream = Stream(f"{self.name}/streams/{next(self._numbers)}", start, stop)
+        self.streams[stream.name] = stream
+        return stream
+
+    def rows(self, stream: Stream) -> Rows:
+        """Returns the rows that come out of a stream."""
+        with self._lock:
+            if stream.rows is None:
+                chunks = self._base.slice(stream.start, stream.stop)
+                if self._keep is not None:
+                    chunks = self._keep(chunks)
+                stream.rows = Rows(merge=False)
+                stream.rows.append([self.projection.apply(chunk) for chunk in chunks])
+            return stream.rows
+
+    def split(self, stream: Stream, fraction: float, rows_min: int) -> tuple[Stream, Stream] | None:
+        """Splits a stream in two that together are the same; None when it is too small."""
+        length = stream.stop - stream.start
+        first = round(length * fraction)
+        if length < rows_min or not 0 < first < length:
+            return None
+        middle = stream.start + first
+        with self._lock:
+            return self.add_stream(stream.start, middle), self.add_stream(middle, stream.stop)
+
+    def check_age(self, now_s: float, stamp: str) -> None:
+        """Refuses a session that is too old."""
+        if now_s >= self.expire_s:
+            raise Refused(
+                f"session expired at {stamp}", code="FAILED_PRECONDITION", entity=self.name
+            )
