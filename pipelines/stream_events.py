@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="longest wait for the rows")
     arguments = parser.parse_args(argv)
     with testing.Emulator() as server:
-        server.create_dataset("demo.events")
+        server.create_dataset("demo", "events")
         with FlinkJobServer() as flink:
             flags = local_flink_options(
                 flink.job_endpoint, streaming=True, interval_ms=_CHECKPOINT_MS

@@ -15,7 +15,6 @@ from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.testing import Fault
 from bqflink_beam.transforms import pipeline_check, write_unbounded
 from tests.flink.streaming import (
-    DATASET,
     FIELDS,
     TABLE,
     make_row,
@@ -32,7 +31,6 @@ EXACTLY_ONCE = bq.ExactlyOnce(shards=2, batch_rows_max=25)
 @pytest.fixture
 def server():
     with testing.Emulator() as emulator:
-        emulator.create_dataset(DATASET)
         emulator.create_table(TABLE, FIELDS)
         yield emulator
 
@@ -56,12 +54,15 @@ def stream(server, tap, **pace):
 def run(flink_server, server, build, expected, **options):
     """Runs until all expected rows are visible and all faults have happened."""
     with streaming_job(flink_server, build, **options):
-        wait_until(lambda: server.row_count(TABLE) >= len(expected) and not server.faults.pending)
-        # One more checkpoint, so that a second flush of anything would show.
-        flushes = server.counters["FlushRows"]
-        wait_until(lambda: server.counters["FlushRows"] > flushes, budget_s=4)
-    assert not server.faults.pending, "the scenario must have happened"
+        wait_until(lambda: server.row_count(TABLE) >= len(expected) and happened(server))
+        # Time for more checkpoints, so that a second flush of anything would show.
+        wait_until(lambda: server.row_count(TABLE) > len(expected), budget_s=4)
+    assert happened(server), "each fault of the scenario must have happened"
     return missing_and_extra(server.visible_rows(TABLE), expected)
+
+
+def happened(server):
+    return all(server.faults.hits(number) for number in server.faults.rules())
 
 
 CRASHES = [
@@ -123,13 +124,13 @@ def test_an_expired_stream_of_a_cold_key_is_replaced_without_a_crash(flink_serve
 
     with streaming_job(flink_server, stream(server, tap)):
         assert wait_until(lambda: server.row_count(TABLE) == 200)
-        for name in server.streams(TABLE):
-            server.expire_stream(name)
+        for stream_state in server.streams(TABLE):
+            server.write.streams.expire(stream_state.name)
         tap.open_to(200)
         wait_until(lambda: server.row_count(TABLE) >= 400)
 
     assert missing_and_extra(server.visible_rows(TABLE), rows_of(2, 200)) == (0, 0)
-    assert "Restarting" not in flink_server.final_log
+    assert "Restarting" not in flink_server.log_text()
 
 
 class _SlowFn(beam.DoFn):
