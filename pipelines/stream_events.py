@@ -41,13 +41,13 @@ class _AllRows(RestrictionProvider):
         return _ROWS_PER_PAUSE
 
 
-@beam.DoFn.unbounded_per_element()
 class ReplayFlights(beam.DoFn):
     """Yields the first `count` flights in order, then stays silent, as a stream does."""
 
     def setup(self) -> None:
         self._flights = nyc_flights.read("flights")
 
+    @beam.DoFn.unbounded_per_element()
     def process(self, count: int, tracker=beam.DoFn.RestrictionParam(_AllRows())):  # noqa: B008
         start = tracker.current_restriction().start
         stop = min(start + _ROWS_PER_PAUSE, count)

@@ -103,7 +103,7 @@ class WriteToBigQueryStorage(beam.PTransform):
             "on_failed_row": DisplayDataItem(self.on_failed_row, label="On a failed row"),
         }
 
-    def expand(self, rows: beam.PCollection) -> WriteToBigQueryStorageResult:
+    def expand(self, rows):
         options = rows.pipeline.options
         project = default_project(options)
         destination = self._destination(project)

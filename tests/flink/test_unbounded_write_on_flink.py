@@ -133,8 +133,56 @@ def test_an_expired_stream_of_a_cold_key_is_replaced_without_a_crash(flink_serve
     assert "Restarting" not in flink_server.log_text()
 
 
-class _SlowFn(beam.DoFn):
-    """Makes checkpoints long: the barrier waits behind these elements."""
+class _SlowBundlesFn(beam.DoFn):
+    """Makes checkpoints last: the barrier waits until this bundle has ended."""
 
     def process(self, row):
-        SYSTEM_CLOCK.sleep(0.1)
+        yield row
+
+    def finish_bundle(self):
+        SYSTEM_CLOCK.sleep(2.0)
+
+
+def slow_checkpoints(server, tap):
+    """Appends go on while a checkpoint is under way, held up in a branch beside them."""
+
+    def build(p):
+        rows = replay(p, make_row, tap, partitions=2, rows_per_pause=25, pause_s=1)
+        rows | write(server)
+        rows | "Beside" >> beam.Reshuffle() | "Slow" >> beam.ParDo(_SlowBundlesFn())
+
+    return build
+
+
+# From the fifth flush on, three flush bundles in a row (of two streams) crash after they took effect.
+QUICK_RESTARTS = Fault(method="FlushRows", when="after", nth=5, times=6, code="PERMISSION_DENIED")
+
+
+def test_restarts_in_quick_succession_double_nothing(flink_server, server):
+    server.faults.add(QUICK_RESTARTS)
+    tap = Tap("quick", 400)
+
+    found = run(
+        flink_server, server, slow_checkpoints(server, tap), rows_of(2, 400), interval_ms=3000
+    )
+
+    assert found == (0, 0)
+
+
+def test_control_with_default_buffers_quick_restarts_double_rows(flink_server, server, monkeypatch):
+    monkeypatch.setattr(pipeline_check, "require", lambda *args, **kwargs: None)
+    server.faults.add(QUICK_RESTARTS)
+    tap = Tap("quick control", 400)
+
+    missing, extra = run(
+        flink_server,
+        server,
+        slow_checkpoints(server, tap),
+        rows_of(2, 400),
+        interval_ms=3000,
+        num_concurrent_checkpoints=None,
+        min_pause_between_checkpoints=None,
+    )
+
+    assert missing == 0
+    assert extra > 0

@@ -54,7 +54,6 @@ class _Ranges(RestrictionProvider):
         return min(restriction.size(), 1000)
 
 
-@beam.DoFn.unbounded_per_element()
 class _ReplayFn(beam.DoFn):
     """Elements are (make_row, count); yields make_row(0), make_row(1), …
 
@@ -65,6 +64,7 @@ class _ReplayFn(beam.DoFn):
         self._rows_per_pause = rows_per_pause
         self._pause_s = pause_s
 
+    @beam.DoFn.unbounded_per_element()
     def process(self, element, tracker=beam.DoFn.RestrictionParam(_Ranges())):  # noqa: B008
         make_row, count = element
         stop = count.rows if isinstance(count, Tap) else count

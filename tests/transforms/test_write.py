@@ -128,11 +128,7 @@ def test_a_missing_table_is_created_as_asked(server, method):
 
 def test_a_run_without_rows_leaves_the_table_behind(server):
     with pipeline() as p:
-        (
-            p
-            | beam.Create([])
-            | write(server, "p.d.new", create=bq.CreateTable(schema=FIELDS))
-        )
+        (p | beam.Create([]) | write(server, "p.d.new", create=bq.CreateTable(schema=FIELDS)))
 
     assert server.visible_rows("p.d.new") == []
 
@@ -147,7 +143,11 @@ def test_rows_go_where_a_function_sends_them(server):
         server.create_table(f"p.d.{name}", FIELDS)
 
     with pipeline() as p:
-        p | beam.Create(ROWS) | write(server, even_or_odd, method=bq.ExactlyOnce(register_location="US"))
+        (
+            p
+            | beam.Create(ROWS)
+            | write(server, even_or_odd, method=bq.ExactlyOnce(register_location="US"))
+        )
 
     assert multiset(server.visible_rows("p.d.even")) == multiset(ROWS[::2])
     assert multiset(server.visible_rows("p.d.odd")) == multiset(ROWS[1::2])
@@ -157,15 +157,23 @@ def even_or_odd(each):
     return f"d.{['even', 'odd'][each['id'] % 2]}"
 
 
-BAD = [{"id": 1, "nmae": "x"}, {"id": None}, {"id": 2, "amount": "1.2345678901"}, {"id": 3, "at": 1.5}]
+BAD = [
+    {"id": 1, "nmae": "x"},
+    {"id": None},
+    {"id": 2, "amount": "1.2345678901"},
+    {"id": 3, "at": 1.5},
+]
 
 
 def test_bad_rows_come_out_and_good_ones_are_written(server, table, method):
     with pipeline() as p:
-        result = p | beam.Create([*BAD, *ROWS]) | write(server, method=method, on_failed_row="output")
+        result = (
+            p | beam.Create([*BAD, *ROWS]) | write(server, method=method, on_failed_row="output")
+        )
         failed = result.failed_rows | beam.Map(lambda each: (each.table, each.row, each.column))
         expected = [
-            (TABLE, bad, column) for bad, column in zip(BAD, ("nmae", "id", "amount", "at"), strict=True)
+            (TABLE, bad, column)
+            for bad, column in zip(BAD, ("nmae", "id", "amount", "at"), strict=True)
         ]
         assert_that(failed, equal_to(expected))
 
@@ -199,7 +207,11 @@ def test_running_a_pipeline_twice_writes_twice(server, table):
 def test_the_same_run_id_writes_once(server, table):
     for _ in range(2):
         with pipeline() as p:
-            p | beam.Create(ROWS) | write(server, method=bq.ExactlyOnce(run_id="nightly 2026-11-30"))
+            (
+                p
+                | beam.Create(ROWS)
+                | write(server, method=bq.ExactlyOnce(run_id="nightly 2026-11-30"))
+            )
 
     assert multiset(server.visible_rows(table)) == multiset(ROWS)
 
