@@ -7,9 +7,9 @@ later makes Flink stream the whole pipeline, and is found when it is translated.
 import weakref
 
 import apache_beam as beam
-from apache_beam.pipeline import PipelineVisitor
 
 from bqflink_beam.transforms.runner_kind import options_of, runner_kind
+from bqflink_beam.transforms.streaming import streams
 from bqflink_beam.write.preflight import Step, require
 
 _STEPS: "weakref.WeakKeyDictionary[beam.Pipeline, list[Step]]" = weakref.WeakKeyDictionary()
@@ -35,15 +35,4 @@ def check_pipeline(pipeline: beam.Pipeline) -> None:
 
 
 def _require(pipeline: beam.Pipeline, steps: list[Step]) -> None:
-    finder = _UnboundedFinder()
-    pipeline.visit(finder)
-    require(options_of(pipeline), runner_kind(pipeline), steps, pipeline_streams=finder.found)
-
-
-class _UnboundedFinder(PipelineVisitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_value(self, value, producer_node):
-        if isinstance(value, beam.PCollection) and not value.is_bounded:
-            self.found = True
+    require(options_of(pipeline), runner_kind(pipeline), steps, pipeline_streams=streams(pipeline))
