@@ -170,7 +170,8 @@ def from_rpc(error: grpc.RpcError, call: Call) -> BqflinkError:
     if CREDENTIALS_REFUSED in details:
         return _made(AccessDeniedError, text, call, code, None)
     if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and never_sent(error):
-        return _made(TransientError, f"{text} (is the endpoint right, and up?)", call, code, None)
+        advice = "" if CREDENTIALS_UNAVAILABLE in details else " (is the endpoint right, and up?)"
+        return _made(TransientError, text + advice, call, code, None)
     kind = _kind(code, details, status, call)
     if kind is OutcomeUnknownError and not call.changes:
         kind = TransientError

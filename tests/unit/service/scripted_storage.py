@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import dataclasses
+import pathlib
 import threading
 
 import grpc
@@ -63,16 +64,16 @@ def retry_info(seconds):
     return error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds))
 
 
-def _packed(message):
-    packed = any_pb2.Any()
-    packed.Pack(message)
-    return packed
+def packed(message):
+    wrapped = any_pb2.Any()
+    wrapped.Pack(message)
+    return wrapped
 
 
 class ScriptedStorage:
     """`streams` holds what was applied; `script` what to do with the next requests, then OK."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
         self.script = collections.deque()
         self.streams = collections.defaultdict(list)
         self.requests = []
@@ -122,7 +123,12 @@ class ScriptedStorage:
                 grpc.method_handlers_generic_handler(prefix + "BigQueryRead", read),
             )
         )
-        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        if tls is None:
+            self.port = self.server.add_insecure_port("127.0.0.1:0")
+        else:
+            cert, key = (pathlib.Path(path).read_bytes() for path in tls)
+            credentials = grpc.ssl_server_credentials([(key, cert)])
+            self.port = self.server.add_secure_port("127.0.0.1:0", credentials)
         self.server.start()
 
     @property
@@ -173,7 +179,7 @@ class ScriptedStorage:
             applied = self._apply(request, response) if step.apply else True
             if step.refuse or step.row_errors:
                 code = grpc.StatusCode[step.refuse or "INVALID_ARGUMENT"].value[0]
-                details = [_packed(detail) for detail in step.details]
+                details = [packed(detail) for detail in step.details]
                 response.error.CopyFrom(
                     status_pb2.Status(code=code, message=step.text, details=details)
                 )
@@ -197,7 +203,7 @@ class ScriptedStorage:
             storage = "OFFSET_ALREADY_EXISTS" if within else "OFFSET_OUT_OF_RANGE"
             response.error.code = grpc.StatusCode[code].value[0]
             response.error.message = f"expected offset {len(rows)}"
-            response.error.details.append(_packed(storage_error(storage)))
+            response.error.details.append(packed(storage_error(storage)))
             return False
         response.append_result.SetInParent()
         if request.HasField("offset"):
@@ -209,7 +215,7 @@ class ScriptedStorage:
 def _abort(context, step):
     code = grpc.StatusCode[step.end or step.refuse]
     status = status_pb2.Status(
-        code=code.value[0], message=step.text, details=[_packed(d) for d in step.details]
+        code=code.value[0], message=step.text, details=[packed(d) for d in step.details]
     )
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(code, step.text)
