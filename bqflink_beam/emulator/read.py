@@ -1,10 +1,12 @@
 """Storage Read v1: the gRPC methods."""
 
+import base64
 import datetime
+import random
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -21,10 +23,14 @@ from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Snapshot, Store, StoredTable
 from bqflink_beam.emulator.streams import parse_table
 from bqflink_beam.emulator.versions import Rows
+from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import Field, TableSchema
+
+_ReadSession = storage_types.ReadSession.pb()
 
 SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
 STREAMS_MAX = 1000
+_KIND = "read_session"
 _RESTRICTION_CHARS_MAX = 1_000_000
 _BLOCK_ROWS = 1000
 _PARENT = re.compile(r"^projects/(?P<project>[^/]+)$")
@@ -66,18 +72,25 @@ class ReadService:
         asked = request.read_session
         parent = _PARENT.match(request.parent)
         if parent is None:
-            raise Refused(f"Invalid parent: {request.parent!r}")
+            raise Refused(f"request failed: Invalid parent {request.parent!r}")
         reference = parse_table(asked.table)
         acting = self._faults.arrive("CreateReadSession", table=str(reference), call=call)
         acting.before()
         table = self._store.require_table(reference)
-        session, snapshot = self._make(parent["project"], table, request)
-        answer = self._message(session, table, request, snapshot)
+        snapshot = self._snapshot(table, asked)
+        document = self._document(parent["project"], table, snapshot, asked)
+        session = self._open(document, snapshot.chunks)
+        session.add_streams(self._stream_count(request, session.row_count))
+        if session.filtered and not any(
+            session.rows(stream).row_count for stream in session.streams.values()
+        ):
+            session.streams.clear()
+        self._keep_document(session, document)
         with self._lock:
-            self._forget_old()
             self._sessions[session.name] = session
+        self._forget_old()
         acting.after(lambda: self.expire(session.name))
-        return answer
+        return self._message(session, table, asked, snapshot)
 
     def read_rows(self, request: Any, call: RpcCall) -> Iterator[bytes]:
         name = request.read_stream
@@ -127,6 +140,7 @@ class ReadService:
         answer = storage_types.SplitReadStreamResponse.pb()()
         parts = session.split(stream, fraction, self._settings.split_rows_min)
         if parts is not None:
+            self._keep_document(session)
             answer.primary_stream.name = parts[0].name
             answer.remainder_stream.name = parts[1].name
         acting.after(lambda: self.expire(session_name))
@@ -134,10 +148,10 @@ class ReadService:
 
     def expire(self, session_name: str) -> None:
         """Makes a session too old at once."""
-        with self._lock:
-            session = self._sessions.get(session_name)
+        session = self._session(session_name)
         if session is not None:
             session.expire_s = min(session.expire_s, self._store.clock.now_s())
+            self._keep_document(session)
 
     def sessions(self) -> dict[str, float]:
         """Returns the sessions that are remembered, with the time each expires."""
@@ -146,79 +160,93 @@ class ReadService:
 
     # --- making a session ---
 
-    def _make(self, project: str, table: StoredTable, request: Any) -> tuple[Session, Snapshot]:
-        asked = request.read_session
-        options = asked.read_options
+    def _snapshot(self, table: StoredTable, asked: Any) -> Snapshot:
         responses.check_options(asked)
         if table.kind not in ("TABLE", "SNAPSHOT"):
             raise Refused("request failed: non-table entities cannot be read with the storage API")
-        if len(options.row_restriction) > _RESTRICTION_CHARS_MAX:
-            raise Refused("request failed: row_restriction is longer than 1 MB")
-        restriction = options.row_restriction.strip()
-        snapshot = self._snapshot(table, asked, pseudo_columns=bool(restriction))
-        projection = Projection(
-            table.schema, options.selected_fields, timestamps=_timestamps(asked)
-        )
-        base = Rows(merge=False)
-        base.append(self._sampled(snapshot, options))
-        session = Session(
-            f"projects/{project}/locations/{table.location.lower()}/sessions/{uuid.uuid4().hex}",
-            str(table.reference),
-            base,
-            table.schema,
-            projection,
-            self._keeper(table, restriction) if restriction else None,
-            asked,
-            self._store.clock.now_s() + self._settings.session_ttl_s,
-        )
-        session.add_streams(self._stream_count(request, base.row_count))
-        if session.filtered and not any(
-            session.rows(stream).row_count for stream in session.streams.values()
-        ):
-            session.streams.clear()
-        return session, snapshot
-
-    def _snapshot(self, table: StoredTable, asked: Any, *, pseudo_columns: bool) -> Snapshot:
         if not asked.table_modifiers.HasField("snapshot_time"):
-            return table.snapshot(pseudo_columns=pseudo_columns)
+            return table.snapshot(pseudo_columns=True)
         at_s = asked.table_modifiers.snapshot_time.ToMicroseconds() / 1e6
         if at_s > self._store.clock.now_s():
             raise Refused(f"request failed: Snapshot time {_stamp(at_s)} is in the future")
-        return table.snapshot(at_s, pseudo_columns=pseudo_columns)
+        return table.snapshot(at_s, pseudo_columns=True)
 
-    def _keeper(self, table: StoredTable, restriction: str) -> Keep:
-        # DuckDB and sqlglot come with an extra; a server that never filters needs neither.
-        from bqflink_beam.emulator.sql import RowFilter
+    def _document(
+        self, project: str, table: StoredTable, snapshot: Snapshot, asked: Any
+    ) -> dict[str, Any]:
+        """Returns what a session is made from, now and after a restart."""
+        options = asked.read_options
+        if len(options.row_restriction) > _RESTRICTION_CHARS_MAX:
+            raise Refused("request failed: row_restriction is longer than 1 MB")
+        if options.HasField("sample_percentage") and not 0.0 < options.sample_percentage <= 100.0:
+            raise Refused("request failed: sample_percentage must be in (0, 100]")
+        session_id = uuid.uuid4().hex
+        location = table.location.lower()
+        return {
+            "name": f"projects/{project}/locations/{location}/sessions/{session_id}",
+            "table": [table.reference.project, table.reference.dataset, table.reference.table],
+            "uid": table.uid,
+            "version": snapshot.version,
+            "row_count": snapshot.row_count,
+            "schema": types.schema_to_rest(table.schema),
+            "by_ingestion": table.partitioned_by_ingestion,
+            "asked": base64.b64encode(asked.SerializeToString()).decode(),
+            "seed": self._store.clock.random(),
+            "expire_s": self._store.clock.now_s() + self._settings.session_ttl_s,
+        }
 
-        schema = table.schema
-        if table.partitioned_by_ingestion:
-            schema = TableSchema(
-                (*schema.fields, Field(name=types.PARTITION_TIME, type="TIMESTAMP"))
-            )
-        compiled = RowFilter(schema, restriction)
+    def _open(self, document: Mapping[str, Any], chunks: Sequence[pa.RecordBatch]) -> Session:
+        asked = _ReadSession.FromString(base64.b64decode(document["asked"]))
+        options = asked.read_options
+        schema = types.schema_from_rest(document["schema"])
+        restriction = options.row_restriction.strip()
+        filterable = schema
+        if document["by_ingestion"]:
+            pseudo = Field(name=types.PARTITION_TIME, type="TIMESTAMP")
+            filterable = TableSchema((*schema.fields, pseudo))
+        base = Rows(merge=False)
+        base.append(
+            _sampled(chunks, options.sample_percentage, document["seed"])
+            if options.HasField("sample_percentage")
+            else chunks
+        )
+        return Session(
+            document["name"],
+            ".".join(document["table"]),
+            base,
+            Projection(schema, options.selected_fields, timestamps=_timestamps(asked)),
+            _keeper(filterable, restriction) if restriction else None,
+            asked,
+            document["expire_s"],
+        )
 
-        def keep(chunks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-            if not chunks:
-                return []
-            kept: list[pa.RecordBatch] = compiled(pa.Table.from_batches(chunks)).to_batches()
-            return kept
+    def _keep_document(self, session: Session, document: Mapping[str, Any] | None = None) -> None:
+        """Writes down a session and its streams, so that they survive a restart."""
+        with self._store.transaction() as change:
+            kept = document or self._store.document(_KIND, session.name)
+            if kept is not None:
+                streams = [[each.name, each.start, each.stop] for each in session.streams.values()]
+                now = {**kept, "streams": streams, "expire_s": session.expire_s}
+                change.put_document(_KIND, session.name, now)
 
-        return keep
-
-    def _sampled(self, snapshot: Snapshot, options: Any) -> list[pa.RecordBatch]:
-        if not options.HasField("sample_percentage"):
-            return list(snapshot.chunks)
-        percentage = options.sample_percentage
-        if not 0.0 < percentage <= 100.0:
-            raise Refused(
-                f"request failed: sample_percentage must be in (0, 100], got {percentage}"
-            )
-        kept = []
-        for chunk in snapshot.chunks:
-            for start in range(0, chunk.num_rows, _BLOCK_ROWS):
-                if self._store.clock.random() * 100.0 < percentage:
-                    kept.append(chunk.slice(start, _BLOCK_ROWS))
-        return kept
+    def _reopen(self, name: str) -> Session | None:
+        """Makes a session of before a restart again; None if it, or its table, is gone."""
+        document = self._store.document(_KIND, name)
+        if document is None:
+            return None
+        table = self._store.get_table(TableReference(*document["table"]))
+        if table is None or table.uid != document["uid"]:
+            return None
+        stored = table.pinned(document["version"], document["row_count"])
+        if stored is None:
+            return None
+        arrow = types.arrow_schema(types.schema_from_rest(document["schema"]))
+        if document["by_ingestion"]:
+            arrow = arrow.append(pa.field(types.PARTITION_TIME, pa.timestamp("us", tz="UTC")))
+        session = self._open(document, [types.conform(chunk, arrow) for chunk in stored])
+        for stream, start, stop in document["streams"]:
+            session.add_stream(start, stop, stream)
+        return session
 
     def _stream_count(self, request: Any, rows: int) -> int:
         most = int(request.max_stream_count)
@@ -235,11 +263,9 @@ class ReadService:
         count = max(count, min(least, rows // _BLOCK_ROWS))
         return min(count, most or STREAMS_MAX, STREAMS_MAX, rows)
 
-    def _message(
-        self, session: Session, table: StoredTable, request: Any, snapshot: Snapshot
-    ) -> Any:
-        message = storage_types.ReadSession.pb()()
-        message.CopyFrom(request.read_session)
+    def _message(self, session: Session, table: StoredTable, asked: Any, snapshot: Snapshot) -> Any:
+        message = _ReadSession()
+        message.CopyFrom(asked)
         message.name = session.name
         message.expire_time.FromMicroseconds(int(session.expire_s * 1e6))
         message.table = table.reference.path
@@ -254,10 +280,18 @@ class ReadService:
 
     # --- finding one ---
 
-    def _stream(self, name: str) -> tuple[Session, Stream]:
+    def _session(self, name: str) -> Session | None:
         with self._lock:
-            session = self._sessions.get(_session_name(name))
-            stream = session.streams.get(name) if session is not None else None
+            session = self._sessions.get(name)
+            if session is None:
+                session = self._reopen(name)
+                if session is not None:
+                    self._sessions[name] = session
+            return session
+
+    def _stream(self, name: str) -> tuple[Session, Stream]:
+        session = self._session(_session_name(name))
+        stream = session.streams.get(name) if session is not None else None
         if session is None or stream is None:
             raise Refused(
                 f"request failed: Requested entity was not found. Entity: {name}",
@@ -268,15 +302,44 @@ class ReadService:
         return session, stream
 
     def _table_name(self, session_name: str) -> str:
-        with self._lock:
-            session = self._sessions.get(session_name)
+        session = self._session(session_name)
         return session.table if session is not None else ""
 
     def _forget_old(self) -> None:
         # A day after its end a session is not even told from one that never was.
         horizon_s = self._store.clock.now_s() - 86_400.0
-        for name in [n for n, session in self._sessions.items() if session.expire_s < horizon_s]:
-            del self._sessions[name]
+        with self._lock, self._store.transaction() as change:
+            for name, document in self._store.list_documents(_KIND).items():
+                if document["expire_s"] < horizon_s:
+                    change.drop_document(_KIND, name)
+                    self._sessions.pop(name, None)
+
+
+def _keeper(schema: TableSchema, restriction: str) -> Keep:
+    # DuckDB and sqlglot come with an extra; a server that never filters needs neither.
+    from bqflink_beam.emulator.sql import RowFilter
+
+    compiled = RowFilter(schema, restriction)
+
+    def keep(chunks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        if not chunks:
+            return []
+        kept: list[pa.RecordBatch] = compiled(pa.Table.from_batches(chunks)).to_batches()
+        return kept
+
+    return keep
+
+
+def _sampled(
+    chunks: Sequence[pa.RecordBatch], percentage: float, seed: float
+) -> list[pa.RecordBatch]:
+    chance = random.Random(seed)
+    return [
+        chunk.slice(start, _BLOCK_ROWS)
+        for chunk in chunks
+        for start in range(0, chunk.num_rows, _BLOCK_ROWS)
+        if chance.random() * 100.0 < percentage
+    ]
 
 
 def _session_name(stream: str) -> str:

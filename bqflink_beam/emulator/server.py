@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import grpc
 
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.emulator import types, values
+from bqflink_beam.emulator.admin import AdminServer
 from bqflink_beam.emulator.faults import Faults
+from bqflink_beam.emulator.journal import FileJournal
 from bqflink_beam.emulator.read import ReadService
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Store, StoredTable
@@ -53,7 +56,13 @@ class EmulatorServer:
         clock: what the server takes for time.
         settings: its limits.
         host: the address to listen at; loopback unless said otherwise.
+        rest_port: port of REST, 0 for any.
         storage_port: port of gRPC, 0 for any.
+        admin_port: port of the admin API, 0 for any; None for no such API.
+        data_dir: folder that keeps everything, over kills too; None for memory only.
+
+    Raises:
+        ConfigError: the data folder is damaged, or another server's.
     """
 
     def __init__(
@@ -62,17 +71,23 @@ class EmulatorServer:
         clock: Clock = SYSTEM_CLOCK,
         settings: Settings | None = None,
         host: str = "127.0.0.1",
+        rest_port: int = 0,
         storage_port: int = 0,
+        admin_port: int | None = None,
+        data_dir: pathlib.Path | str | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock
-        self.store = Store(clock)
+        self._journal = FileJournal(pathlib.Path(data_dir)) if data_dir is not None else None
+        self.store = Store(clock, journal=self._journal)
         self.faults = Faults(clock)
         self.write = WriteService(self.store, self.faults, self.settings)
         self.read = ReadService(self.store, self.faults, self.settings)
         self._host = host
         self._storage_port = storage_port
-        self._rest_port = 1
+        self._rest_port = rest_port
+        self._admin_port = admin_port
+        self._admin: AdminServer | None = None
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._grpc: grpc.Server | None = None
 
@@ -84,23 +99,41 @@ class EmulatorServer:
         Raises:
             OSError: a port is taken.
         """
-        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS_MAX, "bigquery-grpc")
-        self._grpc = grpc.server(self._threads, options=_OPTIONS)
-        self._grpc.add_generic_rpc_handlers((self.write.handlers(), self.read.handlers()))
         try:
-            self._storage_port = self._grpc.add_insecure_port(f"{self._host}:{self._storage_port}")
-        except RuntimeError as error:
-            self._threads.shutdown()
-            raise OSError(f"cannot listen at {self._host}:{self._storage_port}: {error}") from error
-        self._grpc.start()
+            self._start_grpc()
+            if self._admin_port is not None:
+                self._admin = AdminServer(self, self._admin_port)
+                self._admin.start()
+        except OSError:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
         """Breaks all calls and closes the ports; returns when no thread is left."""
-        if self._grpc is not None and self._threads is not None:
+        if self._admin is not None:
+            self._admin.stop()
+            self._admin = None
+        if self._grpc is not None:
             self._grpc.stop(0).wait()
+            self._grpc = None
+        if self._threads is not None:
             self._threads.shutdown(wait=True)
-            self._grpc = self._threads = None
+            self._threads = None
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _start_grpc(self) -> None:
+        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS_MAX, "bigquery-grpc")
+        server = grpc.server(self._threads, options=_OPTIONS)
+        server.add_generic_rpc_handlers((self.write.handlers(), self.read.handlers()))
+        try:
+            self._storage_port = server.add_insecure_port(f"{self._host}:{self._storage_port}")
+        except RuntimeError as error:
+            raise OSError(f"cannot listen at {self._host}:{self._storage_port}: {error}") from error
+        server.start()
+        self._grpc = server
 
     def __enter__(self) -> "EmulatorServer":
         return self.start()
@@ -117,6 +150,11 @@ class EmulatorServer:
     def rest_endpoint(self) -> str:
         """URL of the REST API."""
         return f"http://{self._host}:{self._rest_port}"
+
+    @property
+    def admin_endpoint(self) -> str | None:
+        """URL of the admin API, None if there is none."""
+        return self._admin.endpoint if self._admin is not None else None
 
     # --- what tests prepare and ask ---
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from bqflink_beam.emulator.projection import Projection
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.versions import Rows
-from bqflink_beam.schema.model import TableSchema
 
 Keep = Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]]
 """Keeps the rows of chunks for which a predicate is true, in order."""
@@ -40,7 +39,6 @@ class Session:
         name: str,
         table: str,
         base: Rows,
-        schema: TableSchema,
         projection: Projection,
         keep: Keep | None,
         options: Any,
@@ -48,7 +46,6 @@ class Session:
     ) -> None:
         self.name = name
         self.table = table
-        self.schema = schema
         self.projection = projection
         self.options = options
         self.expire_s = expire_s
@@ -57,6 +54,11 @@ class Session:
         self._keep = keep
         self._numbers = itertools.count()
         self._lock = threading.Lock()
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the table, before the filter."""
+        return self._base.row_count
 
     @property
     def filtered(self) -> bool:
@@ -69,8 +71,9 @@ class Session:
         for start, stop in itertools.pairwise(cuts):
             self.add_stream(start, stop)
 
-    def add_stream(self, start: int, stop: int) -> Stream:
-        stream = Stream(f"{self.name}/streams/{next(self._numbers)}", start, stop)
+    def add_stream(self, start: int, stop: int, name: str | None = None) -> Stream:
+        number = next(self._numbers)
+        stream = Stream(name or f"{self.name}/streams/{number}", start, stop)
         self.streams[stream.name] = stream
         return stream
 

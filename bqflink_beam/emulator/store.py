@@ -10,7 +10,6 @@ store's one lock, and applied (and journaled) as a whole at the end, or not at a
 
 import contextlib
 import copy
-import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -33,6 +32,8 @@ class Journal(Protocol):
 
     def write(self, operations: Sequence[Operation]) -> None: ...
 
+    def replay(self) -> Iterator[Sequence[Operation]]: ...
+
 
 class Store:
     """Everything the embedded BigQuery remembers."""
@@ -49,11 +50,14 @@ class Store:
         self.lock = threading.RLock()
         self.journal = journal
         self._open: Transaction | None = None
-        self._numbers = itertools.count(1)
         self.datasets: dict[tuple[str, str], dict[str, Any]] = {}
         self.tables: dict[tuple[str, str, str], StoredTable] = {}
         self.documents: dict[str, dict[str, dict[str, Any]]] = {}
         self.held: dict[str, Rows] = {}
+        if journal is not None:
+            for operations in journal.replay():
+                for operation in operations:
+                    self.apply(operation)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator["Transaction"]:
@@ -268,6 +272,3 @@ class Store:
     def _table_of(self, operation: Operation) -> StoredTable:
         project, dataset, table, _ = operation.key
         return self.tables[project, dataset, table]
-
-    def next_uid(self) -> str:
-        return f"{int(self.clock.now_s() * 1e6):x}-{next(self._numbers):x}"

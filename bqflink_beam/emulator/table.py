@@ -163,6 +163,12 @@ class StoredTable:
             chunks=tuple(chunk.select(columns) for chunk in stored.chunks),
         )
 
+    def pinned(self, version: int, row_count: int) -> list[pa.RecordBatch] | None:
+        """Returns the stored chunks of a version that a snapshot named; None if it is forgotten."""
+        with self._home.lock:
+            rows = self.log.rows_of(version)
+            return rows.slice(0, row_count) if rows is not None else None
+
     def append(self, chunks: Sequence[pa.RecordBatch]) -> None:
         """Adds rows, all at once."""
         self._home.commit([(self, chunks, "append")])

@@ -4,6 +4,7 @@ import base64
 import copy
 import dataclasses
 import hashlib
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class Transaction:
             "location": resource.get("location") or "US",
             "creationTime": now_ms,
             "lastModifiedTime": now_ms,
-            "etag": _etag(self._store.next_uid()),
+            "etag": _etag(uuid.uuid4().hex),
         }
         self._stage("put_dataset", (project, dataset), document)
         return copy.deepcopy(document)
@@ -71,7 +72,7 @@ class Transaction:
         document = {
             **copy.deepcopy(dict(resource)),
             "lastModifiedTime": str(int(self._at_s * 1000)),
-            "etag": _etag(self._store.next_uid()),
+            "etag": _etag(uuid.uuid4().hex),
         }
         self._stage("put_dataset", (project, dataset), document)
         return copy.deepcopy(document)
@@ -103,7 +104,7 @@ class Transaction:
             raise Refused(
                 f"Already Exists: Table {project}:{dataset}.{name}", code="ALREADY_EXISTS"
             )
-        uid = self._store.next_uid()
+        uid = uuid.uuid4().hex
         document = _new_table(reference, resource, home, self._at_s, uid)
         table = StoredTable(self._store, reference, document, uid)
         self._made[key] = table
@@ -118,7 +119,7 @@ class Transaction:
             **copy.deepcopy(dict(resource)),
             "schema": types.schema_to_rest(types.schema_from_rest(resource.get("schema") or {})),
             "lastModifiedTime": str(int(self._at_s * 1000)),
-            "etag": _etag(self._store.next_uid()),
+            "etag": _etag(uuid.uuid4().hex),
         }
         self._stage("put_table", (*key, uid), document)
 

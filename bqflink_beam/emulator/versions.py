@@ -125,6 +125,14 @@ class VersionLog:
         position = bisect.bisect_right(self._versions, at_s, key=lambda version: version.at_s)
         return self._versions[position - 1] if position else None
 
+    def rows_of(self, number: int) -> Rows | None:
+        """Returns what version `number` counted rows of; None if it is no longer known.
+
+        A version that another took the place of counted the same rows, fewer of them.
+        """
+        position = bisect.bisect_left(self._versions, number, key=lambda version: version.number)
+        return self._versions[position].rows if position < len(self._versions) else None
+
     def _push(self, rows: Rows, at_s: float) -> None:
         at_s = max(at_s, self.latest.at_s)
         version = Version(self.latest.number + 1, at_s, rows, rows.row_count)

@@ -1,0 +1,67 @@
+"""``python -m bqflink_beam emulator``: an embedded BigQuery in a process of its own."""
+
+import pathlib
+import signal
+import sys
+import threading
+from types import FrameType
+
+from bqflink_beam.clock import SYSTEM_CLOCK
+from bqflink_beam.emulator.moving_clock import MovingClock
+from bqflink_beam.emulator.server import EmulatorServer
+from bqflink_beam.emulator.settings import Settings
+from bqflink_beam.errors import ConfigError
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    storage_port: int = 0,
+    admin_port: int | None = None,
+    data_dir: pathlib.Path | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT. When ready, prints one line with the endpoints:
+
+    ``bigquery ready rest=http://127.0.0.1:9050 storage=127.0.0.1:9060``
+
+    Args:
+        host: the address to listen at.
+        port: of REST; 0 for any.
+        storage_port: of gRPC; 0 for any.
+        admin_port: of the admin API (faults, counters, clock); None for no such API.
+        data_dir: folder that keeps everything over restarts; None for memory only.
+
+    Raises:
+        ConfigError: a port is taken.
+    """
+    over = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        over.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    server = EmulatorServer(
+        clock=MovingClock(SYSTEM_CLOCK),
+        settings=settings,
+        host=host,
+        rest_port=port,
+        storage_port=storage_port,
+        admin_port=admin_port,
+        data_dir=data_dir,
+    )
+    try:
+        server.start()
+    except OSError as error:
+        raise ConfigError(f"the emulator cannot start: {error}") from error
+    try:
+        line = f"bigquery ready rest={server.rest_endpoint} storage={server.storage_endpoint}"
+        if server.admin_endpoint is not None:
+            line += f" admin={server.admin_endpoint}"
+        print(line, flush=True)
+        over.wait()
+    finally:
+        server.stop()
+    print("bigquery stopped", file=sys.stderr, flush=True)

@@ -1,0 +1,175 @@
+"""`FileJournal`: every transaction of a store in one file, so that a killed server comes back whole.
+
+A record is a transaction: length, checksum, then its operations as JSON, with their
+chunks as Arrow behind it. It is handed to the operating system before the transaction
+takes effect, and so before anyone is told of it: ``kill -9`` loses nothing that was
+acknowledged. (A machine that loses power may.) A record that was cut off by the kill
+was never acknowledged, and is cut away at the next start.
+"""
+
+import fcntl
+import json
+import os
+import pathlib
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.transaction import Operation
+from bqflink_beam.errors import ConfigError
+
+_MAGIC = b"bqflink-journal-1\n"
+_HEADER = struct.Struct("<QI")
+_JSON_LENGTH = struct.Struct("<I")
+
+
+class FileJournal:
+    """The journal in a folder; holds the folder's lock until it is closed.
+
+    Args:
+        folder: made if it does not exist.
+
+    Raises:
+        ConfigError: another server uses the folder, or the file is no journal.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "journal"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise ConfigError(f"data folder {folder} is in use by another server") from None
+        self._size = os.fstat(self._file).st_size
+        if self._size < len(_MAGIC) and _MAGIC.startswith(os.pread(self._file, self._size, 0)):
+            os.ftruncate(self._file, 0)
+            os.write(self._file, _MAGIC)
+            self._size = len(_MAGIC)
+        elif os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
+            os.close(self._file)
+            raise ConfigError(f"{self._path} is no journal of this version")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def write(self, operations: Sequence[Operation]) -> None:
+        """Adds a transaction.
+
+        Raises:
+            Refused: UNAVAILABLE, the disk does not take it; nothing is added.
+        """
+        payload = _encode(operations)
+        record = memoryview(_HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+        written = 0
+        try:
+            while written < len(record):
+                written += os.write(self._file, record[written:])
+        except OSError as error:
+            os.ftruncate(self._file, self._size)
+            raise Refused(f"the journal cannot be written: {error}", code="UNAVAILABLE") from error
+        self._size += len(record)
+
+    def replay(self) -> Iterator[list[Operation]]:
+        """Yields the transactions, oldest first. Call it once, before the first `write`.
+
+        Raises:
+            ConfigError: a record in the middle is damaged; nothing is dropped silently.
+        """
+        position = len(_MAGIC)
+        while position < self._size:
+            record = self._record(position)
+            if record is None:
+                os.ftruncate(self._file, position)
+                self._size = position
+                return
+            position += _HEADER.size + len(record)
+            yield _decode(record)
+
+    def _record(self, position: int) -> bytes | None:
+        """Returns the payload at `position`; None if the file ends within it."""
+        header = os.pread(self._file, _HEADER.size, position)
+        if len(header) < _HEADER.size:
+            return None
+        length, checksum = _HEADER.unpack(header)
+        end = position + _HEADER.size + length
+        if end > self._size:
+            return None
+        payload = _read(self._file, length, position + _HEADER.size)
+        if zlib.crc32(payload) != checksum:
+            if end == self._size:
+                return None
+            raise ConfigError(f"{self._path} is damaged at byte {position}")
+        return payload
+
+
+def _read(file: int, length: int, position: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(file, min(length, 1 << 30), position)
+        parts.append(part)
+        position += len(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _encode(operations: Sequence[Operation]) -> bytes:
+    described: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    for operation in operations:
+        sizes = []
+        for group in _by_schema(operation.chunks):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, group[0].schema) as writer:
+                for chunk in group:
+                    writer.write_batch(chunk)
+            blobs.append(sink.getvalue().to_pybytes())
+            sizes.append(len(blobs[-1]))
+        described.append(
+            {
+                "kind": operation.kind,
+                "key": operation.key,
+                "at_s": operation.at_s,
+                "document": operation.document,
+                "chunks": sizes,
+            }
+        )
+    text = json.dumps(described, separators=(",", ":")).encode()
+    return b"".join([_JSON_LENGTH.pack(len(text)), text, *blobs])
+
+
+def _by_schema(chunks: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    groups: list[list[pa.RecordBatch]] = []
+    for chunk in chunks:
+        if groups and groups[-1][0].schema.equals(chunk.schema, check_metadata=True):
+            groups[-1].append(chunk)
+        else:
+            groups.append([chunk])
+    return groups
+
+
+def _decode(payload: bytes) -> list[Operation]:
+    (length,) = _JSON_LENGTH.unpack_from(payload)
+    position = _JSON_LENGTH.size + length
+    operations = []
+    for described in json.loads(payload[_JSON_LENGTH.size : position]):
+        chunks: list[pa.RecordBatch] = []
+        for size in described["chunks"]:
+            with pa.ipc.open_stream(pa.py_buffer(payload).slice(position, size)) as reader:
+                chunks.extend(reader)
+            position += size
+        operations.append(
+            Operation(
+                described["kind"],
+                tuple(described["key"]),
+                described["at_s"],
+                described["document"],
+                tuple(chunks),
+            )
+        )
+    return operations
