@@ -33,11 +33,11 @@ def to_message(schema: TableSchema) -> Any:
 
 
 def _field_from(message: Any) -> Field:
-    kind = _TYPE.values_by_number[message.type_].name if message.type_ else "unspecified"
+    kind = _type_name(message.type_)
     mode = _MODE.values_by_number[message.mode].name if message.mode else "NULLABLE"
     element = None
     if message.HasField("range_element_type"):
-        element = _TYPE.values_by_number[message.range_element_type.type_].name
+        element = _type_name(message.range_element_type.type_)
     return Field(
         name=message.name,
         type=_MODEL_NAME.get(kind, kind),
@@ -54,6 +54,12 @@ def _field_from(message: Any) -> Field:
         default_value_expression=message.default_value_expression or None,
         description=message.description or None,
     )
+
+
+def _type_name(number: int) -> str:
+    """Returns the name of a type, or its number: the model then says that it knows no such type."""
+    known = _TYPE.values_by_number.get(number)
+    return known.name if known is not None else str(number)
 
 
 def _field_to(field: Field) -> Any:
