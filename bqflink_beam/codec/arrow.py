@@ -54,15 +54,8 @@ class BatchEncoder:
             return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
         except _FAILURES as error:
             for index, row in enumerate(rows):
-                self._explain(index, row)
+                _rows.explain_in_batch(self._fields, index, row, self._rounding)
             raise RowError(f"the rows cannot be encoded: {error}") from error
-
-    def _explain(self, index: int, row: Any) -> None:
-        try:
-            _rows.explain(self._fields, row, self._rounding)
-        except RowError as error:
-            message = f"row {index} of the batch: {error.message}"
-            raise RowError(message, column=error.column, value=error.value) from None
 
 
 class BatchDecoder:
@@ -131,7 +124,7 @@ def _check_required(
 
 
 def _column_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa.Array]:
-    encode = _value_encoder(field, rounding)
+    encode = value_encoder(field, rounding)
     if not field.repeated:
         return encode
     type_ = arrow.arrow_field(field).type
@@ -151,8 +144,8 @@ def _column_encoder(field: Field, rounding: str | None) -> Callable[[_Column], p
     return encode_lists
 
 
-def _value_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa.Array]:
-    """Returns the function that makes an array of values, None among them being NULL."""
+def value_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa.Array]:
+    """Returns the function that makes an array of values, or of items; None among them is NULL."""
     if field.type == "STRUCT":
         return _struct_encoder(field, rounding)
     type_, read = arrow.arrow_type(field), values.converter(field, rounding)
@@ -190,7 +183,7 @@ def _from_instants(column: _Column, type_: pa.DataType) -> pa.Array:
 def _from_deltas(deltas: _Column, type_: pa.DataType) -> pa.Array:
     """Subtracting an epoch checks for the zone, and is faster than Arrow's own reading."""
     micros = pa.array(deltas, pa.duration("us")).view(pa.int64())
-    _check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
+    check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
     return micros.view(type_)
 
 
@@ -266,8 +259,9 @@ def _mask(column: _Column) -> pa.Array | None:
     return pa.array([value is None for value in column], pa.bool_())
 
 
-def _check_bounds(numbers: pa.Array, least: int, greatest: int) -> None:
-    found = _integers(numbers)
+def check_bounds(numbers: pa.Array, least: int, greatest: int) -> None:
+    """Refuses days or microseconds beyond what BigQuery has."""
+    found = integers(numbers)
     if len(found) and not (least <= found.min() and found.max() <= greatest):
         raise ValueError("a value lies outside the years 1 to 9999")
 
@@ -311,22 +305,23 @@ def _dicts(names: Sequence[str], columns: Sequence[_Column], count: int) -> list
 
 def _column_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array], _Column]:
     if not arrow.is_list(field.type):
-        return _value_decoder(field, known)
-    decode = _value_decoder(field.type.value_field, known)
+        return value_decoder(field, known)
+    decode = value_decoder(field.type.value_field, known)
 
     def decode_lists(array: pa.Array) -> _Column:
         items = decode(array.flatten())
         lengths = array.value_lengths()
-        stops = np.cumsum(_integers(lengths)).tolist()
+        stops = np.cumsum(integers(lengths)).tolist()
         return [items[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
     return decode_lists
 
 
-def _value_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array], _Column]:
+def value_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array], _Column]:
+    """Returns the function that reads an array of values, of items if they are REPEATED."""
     type_ = field.type
     if pa.types.is_dictionary(type_):
-        plain = _value_decoder(field.with_type(type_.value_type), known)
+        plain = value_decoder(field.with_type(type_.value_type), known)
         return lambda array: plain(array.dictionary_decode())
     if pa.types.is_struct(type_):
         if (known and known.type == "RANGE") or arrow.sql_type(field) == "RANGE":
@@ -342,45 +337,50 @@ def _plain(array: pa.Array) -> _Column:
     return array.to_pylist()  # type: ignore[no-any-return]
 
 
-def _integers(array: pa.Array) -> Any:
-    """Returns integers as a numpy array, 0 where there is NULL."""
+def integers(array: pa.Array) -> Any:
+    """Returns numbers or bools as a numpy array, 0 where there is NULL."""
     if array.null_count:
-        array = array.fill_null(0)
+        array = array.fill_null(pa.scalar(0).cast(array.type))
     return array.to_numpy(zero_copy_only=False)
 
 
 def _nulled(array: pa.Array, column: _Column) -> _Column:
     """Puts None where the array has NULL."""
     if array.null_count:
-        for index in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)):
+        for index in np.flatnonzero(nulls(array)):
             column[index] = None
     return column
 
 
+def nulls(array: pa.Array) -> Any:
+    """Returns a numpy array that is True where there is NULL."""
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
 def _dates(array: pa.Array) -> _Column:
     days = array.cast(pa.date32()).view(pa.int32())
-    _check_bounds(days, temporals.DAYS_MIN, temporals.DAYS_MAX)
-    return _nulled(array, _integers(days).astype("int64").view("datetime64[D]").tolist())
+    check_bounds(days, temporals.DAYS_MIN, temporals.DAYS_MAX)
+    return _nulled(array, integers(days).astype("int64").view("datetime64[D]").tolist())
 
 
 def _times(array: pa.Array) -> _Column:
     micros = array.cast(pa.time64("us")).view(pa.int64())
-    _check_bounds(micros, 0, temporals.DAY_MICROS - 1)
-    moments = _integers(micros).view("datetime64[us]").tolist()
+    check_bounds(micros, 0, temporals.DAY_MICROS - 1)
+    moments = integers(micros).view("datetime64[us]").tolist()
     return _nulled(array, list(map(datetime.datetime.time, moments)))
 
 
 def _civils(array: pa.Array) -> _Column:
     micros = array.cast(pa.timestamp("us")).view(pa.int64())
-    _check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
-    return _nulled(array, _integers(micros).view("datetime64[us]").tolist())
+    check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
+    return _nulled(array, integers(micros).view("datetime64[us]").tolist())
 
 
 def _instants(array: pa.Array) -> _Column:
     micros = array.cast(pa.timestamp("us", tz=array.type.tz)).view(pa.int64())
-    _check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
+    check_bounds(micros, temporals.MICROS_MIN, temporals.MICROS_MAX)
     # Adding to an epoch in UTC is several times faster than replacing the zone.
-    deltas = _integers(micros).view("timedelta64[us]").tolist()
+    deltas = integers(micros).view("timedelta64[us]").tolist()
     return _nulled(array, list(map(temporals.EPOCH.__add__, deltas)))
 
 
@@ -395,7 +395,8 @@ def _floats(array: pa.Array) -> _Column:
     return array.cast(pa.float64()).to_pylist()  # type: ignore[no-any-return]
 
 
-def _intervals(array: pa.Array) -> _Column:
+def intervals(array: pa.Array) -> _Column:
+    """Returns `Interval` values; Arrow's nanoseconds must be whole microseconds."""
     return [
         None
         if parts is None
@@ -427,8 +428,8 @@ def _struct_decoder(type_: pa.StructType, known: Field | None) -> Callable[[pa.A
 
 
 def _range_decoder(type_: pa.StructType) -> Callable[[pa.Array], _Column]:
-    decode_start = _value_decoder(type_.field("start"), None)
-    decode_end = _value_decoder(type_.field("end"), None)
+    decode_start = value_decoder(type_.field("start"), None)
+    decode_end = value_decoder(type_.field("end"), None)
     start_first = type_.field(0).name == "start"
 
     def decode(array: pa.Array) -> _Column:
@@ -445,5 +446,5 @@ _DECODERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], _Colu
     (pa.types.is_timestamp, _civils),
     (pa.types.is_decimal, _decimals),
     (pa.types.is_floating, _floats),
-    (lambda type_: type_ == pa.month_day_nano_interval(), _intervals),
+    (lambda type_: type_ == pa.month_day_nano_interval(), intervals),
 )

@@ -84,6 +84,17 @@ def explain(
             _explain_value(field, value, rounding, column)
 
 
+def explain_in_batch(
+    fields: Sequence[Field], index: int, row: Any, rounding: str | None = None
+) -> None:
+    """Explains one row of many, and says which."""
+    try:
+        explain(fields, row, rounding)
+    except RowError as error:
+        message = f"row {index} of the batch: {error.message}"
+        raise RowError(message, column=error.column, value=error.value) from None
+
+
 def _explain_items(field: Field, value: Any, rounding: str | None, column: str) -> None:
     if value is None:
         return

@@ -105,7 +105,7 @@ def _from_arrow_field(field: pa.Field, owner: str) -> Field:
         return Field(name=field.name, type="STRUCT", mode=mode, fields=inner)
     if pa.types.is_decimal(type_):
         return _decimal(field.name, mode, type_, path)
-    if declared in ("JSON", "GEOGRAPHY") and _is_text(type_):
+    if declared in ("JSON", "GEOGRAPHY") and is_text(type_):
         return Field(name=field.name, type=declared, mode=mode)
     for fits, name in _READINGS:
         if fits(type_):
@@ -148,7 +148,8 @@ def is_list(type_: pa.DataType) -> bool:
     )
 
 
-def _is_text(type_: pa.DataType) -> bool:
+def is_text(type_: pa.DataType) -> bool:
+    """Says whether a type is one of Arrow's texts."""
     return bool(
         pa.types.is_string(type_)
         or pa.types.is_large_string(type_)
@@ -156,7 +157,8 @@ def _is_text(type_: pa.DataType) -> bool:
     )
 
 
-def _is_bytes(type_: pa.DataType) -> bool:
+def is_bytes(type_: pa.DataType) -> bool:
+    """Says whether a type is one of Arrow's binaries."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -175,8 +177,8 @@ _READINGS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_integer, "INT64"),
     (pa.types.is_floating, "FLOAT64"),
     (pa.types.is_boolean, "BOOL"),
-    (_is_text, "STRING"),
-    (_is_bytes, "BYTES"),
+    (is_text, "STRING"),
+    (is_bytes, "BYTES"),
     (pa.types.is_date, "DATE"),
     (pa.types.is_time, "TIME"),
     (has_zone, "TIMESTAMP"),

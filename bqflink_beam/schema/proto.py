@@ -190,10 +190,11 @@ def _column_name(name: str) -> bytes:
     Google's Python packages have no class for this extension; unknown fields survive.
     """
     text = name.encode()
-    return _varint(_COLUMN_NAME_OPTION << 3 | 2) + _varint(len(text)) + text
+    return varint(_COLUMN_NAME_OPTION << 3 | 2) + varint(len(text)) + text
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Returns a number that is not negative as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
