@@ -107,6 +107,7 @@ class Injected(Refused):
             entity=fault.stream or fault.table or "",
         )
         self.in_band = fault.in_band
+        self.cut = fault.action == "cut"
 
 
 class Call:
