@@ -5,6 +5,8 @@ never arrive: DuckDB answers NULL for them by itself. What a function raises end
 query with that text, or makes the result NULL under SAFE_CAST.
 """
 
+import base64
+import binascii
 import dataclasses
 import datetime
 import decimal
@@ -158,6 +160,14 @@ def parse_timestamp(text: str) -> datetime.datetime:
         return parse_datetime(bare) - offset
     except (InvalidQuery, OverflowError):
         raise InvalidQuery(f"Invalid timestamp: '{text}'") from None
+
+
+def parse_base64(text: str) -> bytes:
+    """For parameters, which carry BYTES so; no cast of SQL does."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidQuery(f"Invalid base64 text: {text}") from None
 
 
 def parse_json(text: str) -> str:

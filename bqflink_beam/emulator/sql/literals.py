@@ -77,6 +77,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "JSON": exact.parse_json,
     "STRING": str,
     "GEOGRAPHY": str,
+    "BYTES": exact.parse_base64,
 }
 
 
@@ -98,10 +99,19 @@ def parsed_text(text: str, kind: Kind) -> Scalar:
     """
     if kind.name == "RANGE" and kind.element:
         return _range(text, kind, kind.element)
+    return typed_of(parse_constant(text, kind), kind)
+
+
+def parse_constant(text: str, kind: Kind) -> object:
+    """Returns the Python value that a text means as a type.
+
+    Raises:
+        InvalidQuery: it is no such value.
+    """
     parser = _PARSERS.get(kind.name)
     if parser is None:
         raise InvalidQuery(f"Could not cast literal {text!r} to type {kind}")
-    return typed_of(parser(text), kind)
+    return parser(text)
 
 
 def _range(text: str, kind: Kind, element: Kind) -> Scalar:

@@ -164,19 +164,19 @@ def _add_function(connection: Any, name: str) -> None:
         function = safe(function)
     connection.create_function(
         name,
-        _null_for_null(function.body),
+        _null_for_null(function.body, len(function.arguments)),
         list(function.arguments),
         function.result,
         null_handling="special",
     )
 
 
-def _null_for_null(body: Callable[..., Any]) -> Callable[..., Any]:
-    # DuckDB does the same by itself, but then forbids a function to answer NULL.
-    def run(*arguments: Any) -> Any:
-        return None if None in arguments else body(*arguments)
-
-    return run
+def _null_for_null(body: Callable[..., Any], arity: int) -> Callable[..., Any]:
+    # DuckDB does the same by itself, but then forbids a function to answer NULL. It counts
+    # the parameters, so these cannot be *arguments.
+    if arity == 1:
+        return lambda a: None if a is None else body(a)
+    return lambda a, b: None if a is None or b is None else body(a, b)
 
 
 def _input_table(table: TableInput, columns: Mapping[int, Kind]) -> pa.Table:

@@ -9,10 +9,11 @@ from sqlglot import exp
 from bqflink_beam.emulator.sql import aggregates, dates, functions, operators
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
-from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, Kind
 from bqflink_beam.emulator.sql.scope import Column, Plan, Scalar, Scope, dig
 from bqflink_beam.emulator.sql.sources import From, Names
+from bqflink_beam.emulator.types import PARTITION_TIME
 
 # Imported for the readers they add to the table of expressions.
 _READERS = (aggregates, dates, functions)
@@ -50,6 +51,8 @@ def compile_query(plan: Plan, node: Any, parent: Scope | None, names: Names) -> 
         return _arranged(plan, node, _set_operation(plan, node, parent, names), parent, names)
     if isinstance(node, exp.Select):
         return _Select(plan, node, parent, names).compile()
+    if isinstance(node, exp.Condition):
+        raise InvalidQuery(f"Syntax error: Unexpected {describe(node)}; expected SELECT or WITH")
     raise unsupported(f"{type(node).__name__} as a query")
 
 
@@ -253,7 +256,7 @@ class _Select:
             ]
             for source in self.scope.sources:
                 if len(path) == 1 and source.alias.lower() == path[0].lower():
-                    return list(source.columns)
+                    return [c for c in source.columns if c.name != PARTITION_TIME]
             value = self.scope.resolve(path)
             if value.kind.name != "STRUCT":
                 raise InvalidQuery(f"Dot-star is not supported for type {value.kind}")
@@ -262,7 +265,11 @@ class _Select:
         hidden = {name.lower() for name in merged}
         columns = [Column(name, _constant(self.scope.merged[name.lower()])) for name in merged]
         for source in self.scope.sources:
-            columns += [column for column in source.columns if column.name.lower() not in hidden]
+            columns += [
+                column
+                for column in source.columns
+                if column.name.lower() not in hidden and column.name != PARTITION_TIME
+            ]
         return columns
 
     def _shaped(self, items: list[_Item]) -> list[_Item]:
