@@ -14,6 +14,8 @@ from bqflink_beam.emulator.admin import AdminServer
 from bqflink_beam.emulator.faults import Faults
 from bqflink_beam.emulator.journal import FileJournal
 from bqflink_beam.emulator.read import ReadService
+from bqflink_beam.emulator.rest import RestServer
+from bqflink_beam.emulator.routes import make_jobs, serve
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Store, StoredTable
 from bqflink_beam.emulator.write import WriteService
@@ -83,11 +85,13 @@ class EmulatorServer:
         self.faults = Faults(clock)
         self.write = WriteService(self.store, self.faults, self.settings)
         self.read = ReadService(self.store, self.faults, self.settings)
+        self.jobs = make_jobs(self.store, self.faults)
         self._host = host
         self._storage_port = storage_port
         self._rest_port = rest_port
         self._admin_port = admin_port
         self._admin: AdminServer | None = None
+        self._rest: RestServer | None = None
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._grpc: grpc.Server | None = None
 
@@ -101,6 +105,9 @@ class EmulatorServer:
         """
         try:
             self._start_grpc()
+            self._rest = serve(self.store, self.jobs, self.faults, self._host, self._rest_port)
+            self._rest_port = self._rest.port
+            self.jobs.resume()
             if self._admin_port is not None:
                 self._admin = AdminServer(self, self._admin_port)
                 self._admin.start()
@@ -114,6 +121,10 @@ class EmulatorServer:
         if self._admin is not None:
             self._admin.stop()
             self._admin = None
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest = None
+        self.jobs.stop()
         if self._grpc is not None:
             self._grpc.stop(0).wait()
             self._grpc = None
