@@ -188,8 +188,21 @@ class _EncodeFn(beam.DoFn):
         return beam.pvalue.TaggedOutput(FAILED, _in_one_window(failed, windowed))
 
 
+class _OneWindow(tuple):
+    """The windows of an output that is in one window, whatever its input is in.
+
+    Beam multiplies the windows of what `process` yields by the number of the input's
+    windows, meaning to tell of as many outputs: one row would be written five times.
+    """
+
+    __slots__ = ()
+
+    def __mul__(self, times):
+        return self
+
+
 def _in_one_window(value: Any, origin: WindowedValue) -> WindowedValue:
-    return WindowedValue(value, origin.timestamp, (origin.windows[0],))
+    return WindowedValue(value, origin.timestamp, _OneWindow(origin.windows[:1]))
 
 
 def _mapping(row: Any) -> Mapping[str, Any]:

@@ -35,9 +35,14 @@ def row(index):
     }
 
 
+def row_of(partition, index):
+    return row(250 * partition + index)
+
+
 ROWS = [row(index) for index in range(500)]
 METHODS = {
     "at least once": bq.AtLeastOnce(),
+    "at least once, small": bq.AtLeastOnce(batch_rows_max=20),
     "exactly once": bq.ExactlyOnce(),
     "exactly once, sharded": bq.ExactlyOnce(shards=3, batch_rows_max=20),
 }
@@ -61,7 +66,14 @@ def pipeline(*flags):
 
 
 def multiset(rows):
-    return collections.Counter(repr(sorted(each.items())) for each in rows)
+    """Rows by value and type; a list is a tuple, to be counted."""
+
+    def value(it):
+        return (tuple, tuple(it)) if isinstance(it, list) else (type(it), it)
+
+    return collections.Counter(
+        tuple((name, *value(each[name])) for name in sorted(each)) for each in rows
+    )
 
 
 def test_rows_and_types_arrive_once(server, table, method):
@@ -101,7 +113,7 @@ def test_windowed_rows_arrive_once(server, table, method, windows):
 )
 def test_unbounded_rows_arrive_once(server, table, windows):
     with pipeline() as p:
-        rows = replay(p, lambda partition, index: row(250 * partition + index), 250, partitions=2)
+        rows = replay(p, row_of, 250, partitions=2, pause_s=0)
         if windows is not None:
             rows = (
                 rows
@@ -178,6 +190,19 @@ def test_bad_rows_come_out_and_good_ones_are_written(server, table, method):
         assert_that(failed, equal_to(expected))
 
     assert multiset(server.visible_rows(table)) == multiset(ROWS)
+
+
+def test_a_failed_row_of_five_windows_comes_out_once_with_its_time(server, table):
+    with pipeline() as p:
+        result = (
+            p
+            | beam.Create([BAD[0]])
+            | beam.Map(lambda each: TimestampedValue(each, 100))
+            | beam.WindowInto(SlidingWindows(50, 10))
+            | write(server, on_failed_row="output")
+        )
+        failed = result.failed_rows | beam.Map(lambda each: (each.row, each.timestamp.micros))
+        assert_that(failed, equal_to([(BAD[0], 100_000_000)]))
 
 
 def test_a_bad_row_fails_the_job_by_default_and_writes_nothing(server, table):
