@@ -35,7 +35,7 @@ class BatchEncoder:
         self.arrow_schema = arrow.to_arrow(schema)
         self._fields = schema.fields
         self._rounding = rounding
-        self._names = frozenset(field.name for field in schema)
+        self._names = _rows.Names(schema.fields)
         self._columns = [_column_encoder(field, rounding) for field in schema]
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -45,7 +45,7 @@ class BatchEncoder:
             RowError: a row that cannot be written; says which, where, what and why.
         """
         try:
-            named = _named(self._fields, self._names, rows)
+            named = [self._names.match(row) for row in rows]
             columns = [
                 encode([row.get(field.name) for row in named])
                 for field, encode in zip(self._fields, self._columns, strict=True)
@@ -97,30 +97,15 @@ class BatchDecoder:
 # --- encoding --------------------------------------------------------------------------
 
 
-def _named(
-    fields: Sequence[Field], names: frozenset[str], rows: Sequence[Any]
-) -> Sequence[Mapping[str, Any]]:
-    """Returns the rows keyed exactly as the columns are; the rows themselves if they are."""
-    if all(type(row) is dict and names >= row.keys() for row in rows):
-        return rows
-    return [_rows.by_column(fields, _mapping(row)) for row in rows]
-
-
-def _mapping(row: Any) -> Mapping[str, Any]:
-    if not isinstance(row, Mapping):
-        raise RowError("is no mapping")
-    return row
-
-
 def _check_required(
     fields: Sequence[Field], rows: Sequence[Mapping[str, Any]], columns: Sequence[pa.Array]
 ) -> None:
     for field, column in zip(fields, columns, strict=True):
-        if field.required and column.null_count:
-            if field.default_value_expression is None:
-                raise RowError("is REQUIRED")
-            if any(row.get(field.name, field) is None for row in rows):
-                raise RowError("is REQUIRED and None")
+        if column.null_count and field.required:
+            # Of a column with a default only None is wrong, not a missing key.
+            missing = _rows.ABSENT if _rows.never_null(field) else None
+            if any(row.get(field.name, missing) is None for row in rows):
+                raise RowError("NULL in a REQUIRED column")
 
 
 def _column_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa.Array]:
@@ -228,24 +213,17 @@ def _from_ranges(column: _Column, type_: pa.DataType) -> pa.Array:
 def _struct_encoder(field: Field, rounding: str | None) -> Callable[[_Column], pa.Array]:
     type_ = arrow.arrow_type(field)
     inner = field.fields
-    names = frozenset(each.name for each in inner)
+    names = _rows.Names(inner)
     encoders = [_column_encoder(each, rounding) for each in inner]
     arrow_fields = [type_.field(index) for index in range(type_.num_fields)]
 
     def encode(column: _Column) -> pa.Array:
-        present = _named(inner, names, [value for value in column if value is not None])
-        structs: Sequence[Mapping[str, Any]] = present
-        if len(present) < len(column):
-            left = iter(present)
-            structs = [_NOTHING if value is None else next(left) for value in column]
+        structs = [_NOTHING if value is None else names.match(value) for value in column]
         children = [
             encoder([struct.get(each.name) for struct in structs])
             for each, encoder in zip(inner, encoders, strict=True)
         ]
-        nulls = len(column) - len(present)
-        for each, child in zip(inner, children, strict=True):
-            if each.required and child.null_count > nulls:
-                raise RowError("is REQUIRED")
+        _check_required(inner, [each for each in structs if each is not _NOTHING], children)
         return pa.StructArray.from_arrays(children, fields=arrow_fields, mask=_mask(column))
 
     return encode

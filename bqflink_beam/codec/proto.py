@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, EncodeError
 
 from bqflink_beam.codec import rows, temporals, values
+from bqflink_beam.codec.proto_plan import Column, compile_encoder
 from bqflink_beam.errors import RowError
 from bqflink_beam.schema import proto
 from bqflink_beam.schema.model import Field, TableSchema
@@ -16,8 +17,6 @@ _CHANGE_COLUMNS = tuple(
     Field(name=name.upper(), type="STRING")
     for name in (proto.CHANGE_TYPE, proto.CHANGE_SEQUENCE_NUMBER)
 )
-
-_Plan = dict[str, tuple[str, type | None, Callable[[Any], Any]]]
 
 # What a failing conversion raises: ours, a missing key, and protobuf's refusals.
 _FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, EncodeError)
@@ -49,16 +48,16 @@ class RowEncoder:
         self._fields = schema.fields
         if change_columns:
             self._fields += _CHANGE_COLUMNS
-        self._struct = _struct_encoder(self._fields, rounding)
-        parts = proto.parts(self.descriptor)
-        self._classes = [proto.message_class(part) for part in parts]
+        self._classes = [proto.message_class(part) for part in proto.parts(self.descriptor)]
         self._part_of = {
             name: index
             for index, class_ in enumerate(self._classes)
             for name in class_.DESCRIPTOR.fields_by_name
         }
-        self._make = self._classes[0]
-        self._serialize = self._make.SerializeToString
+        # The class of a narrow row takes the columns itself.
+        make = self._classes[0] if len(self._classes) == 1 else dict
+        self._make = compile_encoder(_columns(self._fields, rounding), make)
+        self._serialize = self._classes[0].SerializeToString
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Returns the row as a serialized message of `descriptor`.
@@ -68,10 +67,10 @@ class RowEncoder:
                 says where, what and why.
         """
         try:
-            wire = self._struct(row)
+            made = self._make(row)
             if len(self._classes) > 1:
-                return self._encode_wide(wire)
-            return self._serialize(self._make(**wire))  # type: ignore[no-any-return]
+                return self._encode_wide(made)
+            return self._serialize(made)  # type: ignore[no-any-return]
         except _FAILURES as error:
             rows.explain(self._fields, row, self._rounding)
             raise RowError(f"the row cannot be encoded: {error}") from error
@@ -119,56 +118,30 @@ class RowDecoder:
 # --- encoding --------------------------------------------------------------------------
 
 
-def _struct_encoder(
-    fields: tuple[Field, ...], rounding: str | None
-) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Returns the function that turns a mapping into keyword arguments of a message."""
-    plan: _Plan = {
-        field.name: (name, *_field_encoder(field, rounding))
+def _columns(fields: tuple[Field, ...], rounding: str | None) -> list[Column]:
+    return [
+        _column(field, name, rounding)
         for field, name in zip(fields, proto.wire_names(fields), strict=True)
-    }
-    # Their proto fields are optional, so protobuf itself would let None pass.
-    never_null = [
-        field.name for field in fields if field.required and field.default_value_expression
     ]
 
-    def encode(row: Mapping[str, Any]) -> dict[str, Any]:
-        if type(row) is not dict and not isinstance(row, Mapping):
-            raise RowError("is no mapping")
-        wire = {}
-        try:
-            for key, value in row.items():
-                name, exact, convert = plan[key]
-                if type(value) is exact:
-                    wire[name] = value
-                elif value is not None:
-                    wire[name] = convert(value)
-        except KeyError:
-            named = rows.by_column(fields, row)
-            if named.keys() == row.keys():
-                raise
-            return encode(named)
-        for key in never_null:
-            if row.get(key, key) is None:
-                raise RowError("is REQUIRED and None")
-        return wire
+
+def _column(field: Field, name: str, rounding: str | None) -> Column:
+    exact, convert = _value_encoder(field, rounding)
+    if field.repeated:
+        return Column(field, name, exact, _list_encoder(exact, convert))
+    if field.type in ("NUMERIC", "BIGNUMERIC"):
+        whole_max, scale_max = values.numeric_limits(field)
+        return Column(field, name, exact, convert, text_max=min(whole_max, scale_max + 2))
+    return Column(field, name, exact, convert)
+
+
+def _list_encoder(exact: type | None, convert: values.Convert) -> values.Convert:
+    def encode(found: Any) -> list[Any]:
+        return [
+            item if type(item) is exact else convert(_not_null(item)) for item in rows.items(found)
+        ]
 
     return encode
-
-
-def _field_encoder(field: Field, rounding: str | None) -> tuple[type | None, Callable[[Any], Any]]:
-    exact, convert = _value_encoder(field, rounding)
-    if not field.repeated:
-        return exact, convert
-
-    def encode_items(found: Any) -> Any:
-        if type(found) is not list:
-            found = rows.items(found)
-        if exact is not None and set(map(type, found)) <= {exact}:
-            return found
-        return [item if type(item) is exact else convert(_not_null(item)) for item in found]
-
-    return None, encode_items
 
 
 def _not_null(item: Any) -> Any:
@@ -180,7 +153,7 @@ def _not_null(item: Any) -> Any:
 def _value_encoder(field: Field, rounding: str | None) -> tuple[type | None, Callable[[Any], Any]]:
     """Returns the type that protobuf itself checks in full, and the function for all else."""
     if field.type == "STRUCT":
-        return None, _struct_encoder(field.fields, rounding)
+        return None, compile_encoder(_columns(field.fields, rounding), dict)
     read = values.converter(field, rounding)
     if field.type == "RANGE":
         return None, _range_encoder(field.range_element_type or "", read)

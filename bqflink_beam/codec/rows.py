@@ -17,28 +17,55 @@ from bqflink_beam.errors import RowError, shorten
 from bqflink_beam.schema.model import Field
 
 
-def by_column(fields: Sequence[Field], row: Mapping[str, Any], *, path: str = "") -> dict[str, Any]:
-    """Returns the row with its keys as the columns are written; they match without case.
+class _Absent:
+    """What stands for a key that a row has not, where that is not the same as None."""
 
-    Raises:
-        RowError: a key that is no column, or two keys for one column.
-    """
-    columns = {field.name.lower(): field.name for field in fields}
-    found: dict[str, Any] = {}
-    for key, value in row.items():
-        name = columns.get(key.lower()) if isinstance(key, str) else None
-        if name is None:
-            column = f"{path}.{key}" if path else str(key)
-            raise RowError(
-                f"the table has no column {column}; add it to the table or drop it from the row",
-                column=column,
-                value=shorten(value),
-            )
-        if name in found:
-            column = f"{path}.{name}" if path else name
-            raise RowError(f"two keys of the row name the column {column}", column=column)
-        found[name] = value
-    return found
+
+ABSENT = _Absent()
+
+
+def never_null(field: Field) -> bool:
+    """Says whether a column may be missing from a row, for it has a default, but not be None."""
+    return field.required and field.default_value_expression is not None
+
+
+class Names:
+    """The column names of a table or a STRUCT, against which keys are matched without case."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._columns = {field.name.lower(): field.name for field in fields}
+        self._exact = frozenset(self._columns.values())
+        self._empty = {field.name: ABSENT if never_null(field) else None for field in fields}
+
+    def match(self, row: Mapping[str, Any], *, path: str = "") -> Mapping[str, Any]:
+        """Returns the row keyed as the columns are written: itself, or a new dict.
+
+        Raises:
+            RowError: a key that is no column, or two keys for one column.
+        """
+        if not isinstance(row, Mapping):
+            raise refusal(row, "is no mapping of names to values")
+        if self._exact >= row.keys():
+            return row
+        found: dict[str, Any] = {}
+        for key, value in row.items():
+            name = self._columns.get(key.lower()) if isinstance(key, str) else None
+            if name is None:
+                column = f"{path}.{key}" if path else str(key)
+                raise RowError(
+                    f"the table has no column {column}; add it to the table or drop it from the row",
+                    column=column,
+                    value=shorten(value),
+                )
+            if name in found:
+                column = f"{path}.{name}" if path else name
+                raise RowError(f"two keys of the row name the column {column}", column=column)
+            found[name] = value
+        return found
+
+    def complete(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a new dict with every column: None, or `ABSENT`, where the row has none."""
+        return {**self._empty, **self.match(row)}
 
 
 def items(value: Any) -> Sequence[Any]:
@@ -70,15 +97,14 @@ def explain(
     if not isinstance(row, Mapping):
         kind = "STRUCT" if path else "a row"
         raise _at(path or "row", kind, row, refusal(row, "is no mapping of names to values"))
-    found = by_column(fields, row, path=path)
+    found = Names(fields).match(row, path=path)
     for field in fields:
         column = f"{path}.{field.name}" if path else field.name
         value = found.get(field.name)
         if field.repeated:
             _explain_items(field, value, rounding, column)
         elif value is None:
-            may_miss = field.default_value_expression is not None and field.name not in found
-            if field.required and not may_miss:
+            if field.required and not (never_null(field) and field.name not in found):
                 raise RowError(f"{column} is REQUIRED and has no value", column=column)
         else:
             _explain_value(field, value, rounding, column)
