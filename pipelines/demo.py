@@ -7,11 +7,11 @@ python demo.py --demo_runner=flink      (a Flink job server on this machine)
 import argparse
 import contextlib
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
-from bqflink_beam.emulator.command import endpoints_of
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
 
@@ -29,7 +29,8 @@ def embedded_bigquery() -> Iterator[tuple[str, str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield endpoints_of(process.stdout.readline())
+            ready = dict(re.findall(r"(\w+)=(\S+)", process.stdout.readline()))
+            yield ready["rest"], ready["storage"]
         finally:
             process.terminate()
 
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
             client_options={"api_endpoint": rest},
         ).create_dataset(_DATASET)
         start_s = SYSTEM_CLOCK.monotonic_s()
-        job = [sys.executable, str(_FOLDER / "flight_delays.py"), f"--dataset={_DATASET}"]
+        job = [sys.executable, str(_FOLDER / "flight_delays.py"), f"--dataset={_DATASET}", "--project=demo"]
         job += [
             f"--output={arguments.output}",
             f"--bq_endpoint={rest}",
