@@ -64,3 +64,17 @@ def without_partition(table: StoredTable, name: str) -> list[pa.RecordBatch]:
         other = pc.not_equal(partition_ids(table, chunk), pa.scalar(wanted))
         kept.append(chunk.filter(other))
     return [chunk for chunk in kept if chunk.num_rows]
+
+
+def only_partition(
+    table: StoredTable, name: str, at_s: float | None = None
+) -> list[pa.RecordBatch]:
+    """Returns the rows of the partition that a decorator names, as of `at_s`."""
+    wanted = name.partition("$")[2]
+    columns = list(range(len(table.arrow_schema)))
+    found = []
+    for chunk in table.snapshot(at_s, pseudo_columns=True).chunks:
+        kept = chunk.filter(pc.equal(partition_ids(table, chunk), pa.scalar(wanted)))
+        if kept.num_rows:
+            found.append(kept.select(columns))
+    return found

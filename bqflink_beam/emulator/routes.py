@@ -3,29 +3,54 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bqflink_beam.emulator.copy_job import CopyJobs, check_copy
 from bqflink_beam.emulator.datasets import Datasets
+from bqflink_beam.emulator.extract_job import ExtractJobs, check_extract
 from bqflink_beam.emulator.faults import Faults
+from bqflink_beam.emulator.files import Files
+from bqflink_beam.emulator.inserts import Inserts
 from bqflink_beam.emulator.jobs import Jobs
+from bqflink_beam.emulator.load_job import LoadJobs, check_load
 from bqflink_beam.emulator.queries import Queries
 from bqflink_beam.emulator.query_job import QueryJobs, check_query
 from bqflink_beam.emulator.rest import Request, RestServer, Route
 from bqflink_beam.emulator.store import Store
 from bqflink_beam.emulator.tables import Tables
+from bqflink_beam.emulator.uploads import Uploads
 
 
-def make_jobs(store: Store, faults: Faults) -> Jobs:
-    """Returns the jobs of a server, ready to run."""
+def make_jobs(store: Store, faults: Faults, files: Files | None = None) -> Jobs:
+    """Returns the jobs of a server, ready to run.
+
+    Args:
+        files: where load and extract jobs find files; by default they find none.
+    """
+    files = files or Files()
     queries = QueryJobs(store)
 
     def locate(project: str, kind: str, configuration: Mapping[str, Any]) -> str | None:
-        return queries.locate(project, configuration)
+        if kind == "query":
+            return queries.locate(project, configuration)
+        for key in ("destinationTable", "sourceTable"):
+            reference = configuration.get(key) or {}
+            found = store.get_dataset(
+                reference.get("projectId") or project, reference.get("datasetId") or ""
+            )
+            if found is not None:
+                return str(found["location"])
+        return None
 
     return Jobs(
         store,
         faults,
-        {"query": queries.run},
+        {
+            "query": queries.run,
+            "load": LoadJobs(store, files).run,
+            "copy": CopyJobs(store).run,
+            "extract": ExtractJobs(store, files).run,
+        },
         locate,
-        {"query": check_query},
+        {"query": check_query, "load": check_load, "copy": check_copy, "extract": check_extract},
         queries.dry_run,
     )
 
@@ -45,7 +70,7 @@ def routes(store: Store, jobs: Jobs) -> list[Route]:
     """Returns every method of the API."""
     return [
         *_dataset_routes(Datasets(store)),
-        *_table_routes(Tables(store)),
+        *_table_routes(Tables(store), Inserts(store)),
         *_job_routes(jobs, Queries(store, jobs)),
     ]
 
@@ -95,7 +120,7 @@ def _dataset_routes(datasets: Datasets) -> list[Route]:
     ]
 
 
-def _table_routes(tables: Tables) -> list[Route]:
+def _table_routes(tables: Tables, inserts: Inserts) -> list[Route]:
     def names(request: Request) -> tuple[str, str, str]:
         return request.path["project"], request.path["dataset"], request.path["table"]
 
@@ -125,20 +150,29 @@ def _table_routes(tables: Tables) -> list[Route]:
             "tabledata.list",
             lambda r: tables.rows(*names(r), r.parameters),
         ),
+        Route(
+            "POST",
+            _TABLE + "/insertAll",
+            "tabledata.insertAll",
+            lambda r: inserts.insert_all(*names(r), r.json(), len(r.body)),
+        ),
     ]
 
 
 def _job_routes(jobs: Jobs, queries: Queries) -> list[Route]:
+    uploads = Uploads(jobs)
+
     def on(method: Callable[..., Any]) -> Callable[[Request], Any]:
         return lambda r: method(r.path["project"], r.path["job"], r.parameters.get("location"))
 
+    def insert(request: Request) -> Any:
+        if request.uploading:
+            return uploads.post(request)
+        return jobs.insert(request.path["project"], request.json())
+
     return [
-        Route(
-            "POST",
-            _PROJECT + "/jobs",
-            "jobs.insert",
-            lambda r: jobs.insert(r.path["project"], r.json()),
-        ),
+        Route("POST", _PROJECT + "/jobs", "jobs.insert", insert),
+        Route("PUT", _PROJECT + "/jobs", "jobs.insert", uploads.put),
         Route(
             "GET",
             _PROJECT + "/jobs",

@@ -9,9 +9,11 @@ import dataclasses
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, unsupported
 from bqflink_beam.emulator.types import arrow_schema, is_picos
+from bqflink_beam.emulator.values import decimals_from_bytes
 from bqflink_beam.schema.model import Field, TableSchema
 
 
@@ -145,9 +147,13 @@ def big_to_key(value: Decimal) -> bytes:
 
 def key_to_big(key: bytes) -> Decimal:
     """Returns the number of a blob made by `big_to_key`."""
-    scaled = int.from_bytes(key, "big") - _BIG_SHIFT
+    scaled = _unshifted(key)
     digits = tuple(int(digit) for digit in str(abs(scaled)))
     return Decimal((1 if scaled < 0 else 0, digits, -38))
+
+
+def _unshifted(key: bytes) -> int:
+    return int.from_bytes(key, "big") - _BIG_SHIFT
 
 
 def _half_away(whole: int, divisor: int) -> int:
@@ -158,10 +164,34 @@ def _half_away(whole: int, divisor: int) -> int:
 def inward(array: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
     """Returns a stored column as DuckDB is to see it."""
     target = _inner_arrow(kind)
-    if _has_big(kind):
-        rows = [_keyed(value, kind) for value in array.to_pylist()]
-        return pa.chunked_array([pa.array(rows, target)])
-    return array.cast(target)
+    if not _has_big(kind):
+        return array.cast(target)
+    chunks = [_inward(chunk, kind, target) for chunk in array.chunks]
+    return pa.chunked_array(chunks, target)
+
+
+def _inward(array: pa.Array, kind: Kind, target: pa.DataType) -> pa.Array:
+    if kind.name == "BIGNUMERIC":
+        keys = [None if v is None else big_to_key(v) for v in array.to_pylist()]
+        return pa.array(keys, pa.binary())
+    if not _has_big(kind):
+        return array.cast(target)
+    if kind.element:
+        items = _inward(array.flatten(), kind.element, target.value_type)
+        return _list_array(array, items, target)
+    children = [
+        _inward(array.field(position), inner, target.field(position).type)
+        for position, (_, inner) in enumerate(kind.fields)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+
+
+def _list_array(lists: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
+    """Returns lists of other items; NULL lists become empty ones."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    ends = pc.cumulative_sum(lengths).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, items, type=target)
 
 
 def outward(table: pa.Table, schema: TableSchema, kinds: tuple[Kind, ...]) -> pa.Table:
@@ -171,53 +201,36 @@ def outward(table: pa.Table, schema: TableSchema, kinds: tuple[Kind, ...]) -> pa
         InvalidQuery: an array of the result has a NULL in it, which BigQuery cannot write.
     """
     target = arrow_schema(schema)
-    columns = []
-    for column, field, kind in zip(table.columns, target, kinds, strict=True):
-        _refuse_null_elements(column, kind, field.name)
-        if _has_big(kind) or kind.name == "ARRAY" or _has_array(kind):
-            rows = [_finished(value, kind) for value in column.to_pylist()]
-            columns.append(pa.chunked_array([pa.array(rows, field.type)]))
-        else:
-            columns.append(column.cast(field.type))
+    columns = [
+        pa.chunked_array(
+            [_outward(chunk, kind, field.type, field.name) for chunk in column.chunks], field.type
+        )
+        for column, field, kind in zip(table.columns, target, kinds, strict=True)
+    ]
     return pa.table(columns, schema=target)
 
 
-def _finished(value: object, kind: Kind) -> object:
-    """A NULL array of a result is an empty one; BIGNUMERIC becomes a number again."""
+def _outward(array: pa.Array, kind: Kind, target: pa.DataType, name: str) -> pa.Array:
     if kind.name == "ARRAY" and kind.element:
-        items: list[object] = value if isinstance(value, list) else []
-        return [_finished(item, kind.element) for item in items]
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        if kind.name == "RANGE":
-            return value
-        return {
-            key: _finished(inner, k)
-            for (key, inner), (_, k) in zip(value.items(), kind.fields, strict=True)
-        }
-    return key_to_big(value) if kind.name == "BIGNUMERIC" and isinstance(value, bytes) else value
-
-
-def _refuse_null_elements(column: pa.ChunkedArray, kind: Kind, name: str) -> None:
-    if kind.name != "ARRAY":
-        return
-    for chunk in column.chunks:
-        if chunk.flatten().null_count:
+        items = array.flatten()
+        if items.null_count:
             raise InvalidQuery(f"Array cannot have a null element; error in writing field {name}")
-
-
-def _keyed(value: object, kind: Kind) -> object:
-    if value is None:
-        return None
-    if kind.name == "BIGNUMERIC" and isinstance(value, Decimal):
-        return big_to_key(value)
-    if kind.name == "ARRAY" and kind.element and isinstance(value, list):
-        return [_keyed(item, kind.element) for item in value]
-    if kind.name == "STRUCT" and isinstance(value, dict):
-        kinds = dict(kind.fields)
-        return {key: _keyed(inner, kinds[key]) for key, inner in value.items()}
-    return value
+        return _list_array(array, _outward(items, kind.element, target.value_type, name), target)
+    if kind.name == "STRUCT":
+        children = [
+            _outward(array.field(position), inner, target.field(position).type, name)
+            for position, (_, inner) in enumerate(kind.fields)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if kind.name == "BIGNUMERIC":
+        return decimals_from_bytes(
+            [
+                None if key is None else _unshifted(key).to_bytes(32, "little", signed=True)
+                for key in array.to_pylist()
+            ],
+            target,
+        )
+    return array.cast(target)
 
 
 def _inner_arrow(kind: Kind) -> pa.DataType:
@@ -238,7 +251,3 @@ def _inner_arrow(kind: Kind) -> pa.DataType:
 def _has_big(kind: Kind) -> bool:
     inner = [k for _, k in kind.fields] + ([kind.element] if kind.element else [])
     return kind.name == "BIGNUMERIC" or any(_has_big(k) for k in inner)
-
-
-def _has_array(kind: Kind) -> bool:
-    return kind.name == "ARRAY" or any(_has_array(inner) for _, inner in kind.fields)
