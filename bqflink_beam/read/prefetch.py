@@ -50,7 +50,7 @@ class Prefetch:
         self._error: BaseException | None = None
         self._ended = False
         self._closed = False
-        self._asked_s: float | None = clock.monotonic_s()
+        self._asked_s = clock.monotonic_s()
         self._thread = threading.Thread(target=self._run, name="bq-read-prefetch", daemon=True)
         self._thread.start()
 
@@ -71,9 +71,9 @@ class Prefetch:
             return Signal.END if self._ended else Signal.NOTHING_YET
 
     def silent_s(self) -> float:
-        """Returns for how long the service has owed us a message, 0 if it is our turn."""
+        """Returns for how long the service has owed us a message, 0 if there is one to take."""
         with self._changed:
-            if self._ready or self._ended or self._asked_s is None:
+            if self._ready or self._ended:
                 return 0.0
             return self._clock.monotonic_s() - self._asked_s
 
@@ -106,8 +106,6 @@ class Prefetch:
             if self._closed:
                 return
         for response in call:
-            with self._changed:
-                self._asked_s = None
             batch = self._decode(response)
             with self._changed:
                 self._ready.append((response, batch))

@@ -16,6 +16,7 @@ from bqflink_beam.errors import (
     TransientError,
 )
 from bqflink_beam.names import TableReference
+from bqflink_beam.read.prefetch import Prefetch, Signal
 from bqflink_beam.read.rows import RangeReader, ReadPolicy, Tally
 from bqflink_beam.read.stream_range import StreamRange
 from bqflink_beam.retry import Backoff
@@ -167,6 +168,29 @@ def test_the_time_a_slow_consumer_takes_is_no_lack_of_progress():
 
     assert rows == list(range(50))
     assert len(model.calls) == 2
+
+
+def test_the_time_the_prefetch_waits_for_room_is_no_silence_of_the_service():
+    model, stream = model_of(50, faults=[ReadFault(0, 2, None)])
+    clock = FakeClock()
+    schema = pa.ipc.read_schema(pa.py_buffer(SCHEMA.serialize()))
+    prefetch = Prefetch(
+        lambda: model.read_rows(stream, 0),
+        lambda response: pa.ipc.read_record_batch(pa.py_buffer(response.arrow_batch), schema),
+        responses_max=1,
+        bytes_max=1 << 20,
+        clock=clock,
+    )
+    with prefetch._changed:
+        assert prefetch._changed.wait_for(lambda: prefetch._ready, 5)
+
+    clock.advance(10_000)
+    prefetch.take(5)
+    prefetch.take(5)
+
+    assert prefetch.take(0.05) is Signal.NOTHING_YET
+    assert prefetch.silent_s() == 0.0
+    prefetch.close()
 
 
 def test_poll_returns_when_its_time_is_up_and_goes_on_later():
