@@ -196,7 +196,7 @@ class RowDecoder:
         path: str,
         faulty: Faulty,
     ) -> list[pa.Array]:
-        taken = _columns_of(messages, [column.attribute for column in struct.columns], faulty, rows)
+        taken = _columns_of(messages, [column.attribute for column in struct.columns])
         arrays: dict[str, pa.Array] = {}
         for column, column_values in zip(struct.columns, taken, strict=True):
             arrays[column.field.name] = self._decode_column(
@@ -263,36 +263,14 @@ class RowDecoder:
         return column.convert(items, lambda at, message: faulty.add(rows[at], message))
 
 
-def _columns_of(
-    messages: Sequence[Any], names: Sequence[str], faulty: Faulty, rows: Sequence[int]
-) -> list[Sequence[Any]]:
-    if not names:
-        return []
+def _columns_of(messages: Sequence[Any], names: Sequence[str]) -> list[Sequence[Any]]:
     if not messages:
         return [()] * len(names)
-    try:
-        if len(names) == 1:
-            return [tuple(map(operator.attrgetter(names[0]), messages))]
-        return list(zip(*map(operator.attrgetter(*names), messages), strict=True))
-    except UnicodeDecodeError:
-        # proto2 strings are not checked when they are parsed, only when they are read.
-        return list(
-            zip(
-                *(_pick_each(m, names, faulty, row) for m, row in zip(messages, rows, strict=True)),
-                strict=True,
-            )
-        )
-
-
-def _pick_each(message: Any, names: Sequence[str], faulty: Faulty, row: int) -> tuple[Any, ...]:
-    picked = []
-    for name in names:
-        try:
-            picked.append(getattr(message, name))
-        except UnicodeDecodeError:
-            faulty.add(row, f"String field value is not valid UTF-8 on field {name}.")
-            picked.append("")
-    return tuple(picked)
+    if len(names) == 1:
+        return [tuple(map(operator.attrgetter(names[0]), messages))]
+    if not names:
+        return []
+    return list(zip(*map(operator.attrgetter(*names), messages), strict=True))
 
 
 def _nothing(field: Field, count: int) -> pa.Array:

@@ -89,12 +89,27 @@ def converter_for(proto_field: Any, field: Field, path: str) -> Converter | None
         )
     else:
         convert = _scalar(kind, proto_field, field, path)
+        if convert is not None and kind == "string":
+            convert = _text_only(convert, path)
     if convert is None or not wrapped:
         return convert
     inner = convert
     return lambda items, report: inner(
         [None if item is None else item.value for item in items], report
     )
+
+
+def _text_only(convert: Converter, path: str) -> Converter:
+    # proto2 does not check its strings: what is not UTF-8 reads as bytes.
+    def checked(items: Sequence[Any], report: Report) -> pa.Array:
+        if bytes in set(map(type, items)):
+            for at, item in enumerate(items):
+                if isinstance(item, bytes):
+                    report(at, f"String field value is not valid UTF-8 on field {path}.")
+            items = [None if isinstance(item, bytes) else item for item in items]
+        return convert(items, report)
+
+    return checked
 
 
 def _scalar(kind: str, proto_field: Any, field: Field, path: str) -> Converter | None:

@@ -1,5 +1,6 @@
 """ReadRows messages: rows of a stream in the format that the session asked for."""
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,10 +88,13 @@ def _serialize(batch: pa.RecordBatch, codec: str | None) -> Any:
     """Returns the bare IPC message of a batch."""
     if codec is None:
         return memoryview(batch.serialize())
+    # Only stream writers compress. The schema message before the batch has no body, so it
+    # ends with its metadata: a marker, a length, and that many bytes.
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        before = sink.tell()
         writer.write_batch(batch)
-        after = sink.tell()
-    return memoryview(sink.getvalue())[before:after]
+        stop = sink.tell()
+    data = memoryview(sink.getvalue())
+    (metadata_bytes,) = struct.unpack_from("<i", data, 4)
+    return data[8 + metadata_bytes : stop]

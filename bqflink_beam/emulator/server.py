@@ -12,6 +12,7 @@ from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.emulator import types, values
 from bqflink_beam.emulator.admin import AdminServer
 from bqflink_beam.emulator.faults import Faults
+from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.journal import FileJournal
 from bqflink_beam.emulator.read import ReadService
 from bqflink_beam.emulator.rest import RestServer
@@ -85,7 +86,8 @@ class EmulatorServer:
         self.faults = Faults(clock)
         self.write = WriteService(self.store, self.faults, self.settings)
         self.read = ReadService(self.store, self.faults, self.settings)
-        self.jobs = make_jobs(self.store, self.faults)
+        files = Files(self.settings.files_root, self.settings.gcs_endpoint)
+        self.jobs = make_jobs(self.store, self.faults, files)
         self._host = host
         self._storage_port = storage_port
         self._rest_port = rest_port

@@ -1,6 +1,7 @@
 """`Settings`: the knobs of the embedded BigQuery. The defaults are the service's own."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 
 from bqflink_beam.emulator.streams import TTL_S
@@ -22,6 +23,9 @@ class Settings:
         split_rows_min: a read stream with fewer rows left cannot be split.
         idle_close_s: an AppendRows connection without a request for that long is closed;
             None keeps it open.
+        files_root: folder under which load and extract jobs may use ``file://``; None for none.
+        gcs_endpoint: ``http://host:port`` of the Cloud Storage (emulator) behind ``gs://``, as
+            STORAGE_EMULATOR_HOST has it; None for none.
         validation: False stores proto rows unchecked, for measuring what checks cost.
     """
 
@@ -35,4 +39,6 @@ class Settings:
     streams_min: int = 1
     split_rows_min: int = 2
     idle_close_s: float | None = None
+    files_root: pathlib.Path | None = None
+    gcs_endpoint: str | None = None
     validation: bool = True

@@ -302,8 +302,7 @@ def stream_not_found(name: str) -> Refused:
 
 def table_not_found(reference: TableReference) -> Refused:
     return Refused(
-        f"Not found: Table {reference.project}:{reference.dataset}.{reference.table} "
-        f"Entity: {reference.path}",
+        f"Requested entity was not found. Entity: {reference.path}",
         code="NOT_FOUND",
         storage_error="TABLE_NOT_FOUND",
         entity=reference.path,

@@ -1,0 +1,62 @@
+"""What BigQuery does, as tests with named sources: subclass a suite, give it a service.
+
+    class TestMyServer(WriteConformance, ReadConformance):
+        @pytest.fixture
+        def bigquery(self):
+            yield kit.BigQuery(...)
+
+The same text runs on the embedded BigQuery and on the real one, so what the embedded
+one is believed to do can be checked where it counts.
+"""
+
+from bqflink_beam.testing.conformance.appends import (
+    BadRowConformance,
+    DefaultStreamConformance,
+    MissingValueConformance,
+    OffsetConformance,
+    WriterSchemaConformance,
+)
+from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
+from bqflink_beam.testing.conformance.reads import (
+    ArrowSchemaConformance,
+    ReadRowsConformance,
+    SelectionConformance,
+    SessionConformance,
+    SplitConformance,
+)
+from bqflink_beam.testing.conformance.streams import (
+    CommitConformance,
+    CreateWriteStreamConformance,
+    FinalizeConformance,
+    FlushConformance,
+)
+from bqflink_beam.testing.conformance.values import ArrowValueConformance, ProtoValueConformance
+
+
+class WriteConformance(
+    CreateWriteStreamConformance,
+    FinalizeConformance,
+    FlushConformance,
+    CommitConformance,
+    DefaultStreamConformance,
+    OffsetConformance,
+    BadRowConformance,
+    WriterSchemaConformance,
+    MissingValueConformance,
+    ProtoValueConformance,
+    ArrowValueConformance,
+):
+    """Storage Write: everything that delivery stands on."""
+
+
+class ReadConformance(
+    SessionConformance,
+    ReadRowsConformance,
+    SplitConformance,
+    SelectionConformance,
+    ArrowSchemaConformance,
+):
+    """Storage Read: everything that resuming and splitting stand on."""
+
+
+__all__ = ["BigQuery", "ReadConformance", "Rule", "WriteConformance", "rule", "rules_of"]

@@ -1,0 +1,617 @@
+"""`WriteConformance`: write streams: making, offsets, flush, finalize, commit, schemas."""
+
+import pytest
+
+from bqflink_beam.testing.conformance.kit import (
+    BigQuery,
+    Failure,
+    Writer,
+    append_request,
+    error_of,
+    message,
+    offset_of,
+    row_errors,
+    rule,
+)
+
+FIELDS = [{"name": "id", "type": "INT64"}, {"name": "name", "type": "STRING", "maxLength": "10"}]
+WRITER = Writer(id="int64", name="string")
+
+_PROTO = "proto: storage.proto, "
+_IT = "google test: java-bigquerystorage ITBigQueryStorageWriteClientTest, "
+_C = "measured: bqemulator's recorded answers of the service, "
+_BEAM = "client: Beam Java StorageApiFlushAndFinalizeDoFn, "
+
+
+def ids(*numbers: int) -> list[bytes]:
+    return [WRITER.row(id=number) for number in numbers]
+
+
+def visible(bigquery: BigQuery, table: object) -> list[int]:
+    return sorted(row["id"] for row in bigquery.rows(table))  # type: ignore[arg-type]
+
+
+class CreateWriteStreamConformance:
+    """CreateWriteStream and GetWriteStream."""
+
+    @rule("CreateWriteStream", "tells the schema of the table", _PROTO + "WriteStream.table_schema")
+    def test_new_stream_tells_the_schema(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        request = message("CreateWriteStreamRequest", parent=table.path)
+        request.write_stream.type_ = 2
+
+        made = bigquery.write("CreateWriteStream", request)
+
+        assert [field.name for field in made.table_schema.fields] == ["id", "name"]
+        assert made.table_schema.fields[1].max_length == 10
+
+    @rule("CreateWriteStream", "a stream is named under its table", _PROTO + "WriteStream.name")
+    @pytest.mark.parametrize("kind", ["COMMITTED", "PENDING", "BUFFERED"])
+    def test_new_stream_is_named_under_its_table(self, bigquery: BigQuery, kind: str) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        assert bigquery.create_stream(table, kind).startswith(f"{table.path}/streams/")
+
+    @rule("CreateWriteStream", "two calls make two streams", _PROTO + "CreateWriteStream")
+    def test_two_streams_have_two_names(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        first, second = (bigquery.create_stream(table, "PENDING") for _ in range(2))
+
+        assert first != second
+
+    @rule("CreateWriteStream", "a missing table is NOT_FOUND", "docs: BigQuery error messages")
+    def test_stream_of_a_missing_table(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        bigquery.drop_table(table)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_stream(table, "PENDING")
+
+        assert failed.value.code == "NOT_FOUND"
+
+    @rule("CreateWriteStream", "a stream needs a type", _PROTO + "WriteStream.Type")
+    def test_stream_without_a_type(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.write(
+                "CreateWriteStream", message("CreateWriteStreamRequest", parent=table.path)
+            )
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule("CreateWriteStream", "the parent is a table's path", _PROTO + "CreateWriteStreamRequest")
+    def test_stream_of_a_malformed_parent(self, bigquery: BigQuery) -> None:
+        request = message("CreateWriteStreamRequest", parent="projects/p/tables")
+        request.write_stream.type_ = 2
+
+        with pytest.raises(Failure) as failed:
+            bigquery.write("CreateWriteStream", request)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule("GetWriteStream", "BASIC view has no schema", _PROTO + "WriteStreamView.BASIC")
+    def test_basic_view_has_no_schema(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+
+        assert not bigquery.get_stream(name).HasField("table_schema")
+
+    @rule("GetWriteStream", "FULL view has the schema", _PROTO + "WriteStreamView.FULL")
+    def test_full_view_has_the_schema(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+
+        found = bigquery.get_stream(name, full=True)
+
+        assert [field.name for field in found.table_schema.fields] == ["id", "name"]
+
+    @rule("GetWriteStream", "the type is the stream's", _PROTO + "WriteStream.type")
+    @pytest.mark.parametrize(
+        ("kind", "number"), [("COMMITTED", 1), ("PENDING", 2), ("BUFFERED", 3)]
+    )
+    def test_type_is_kept(self, bigquery: BigQuery, kind: str, number: int) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        assert bigquery.get_stream(bigquery.create_stream(table, kind)).type_ == number
+
+    @rule("GetWriteStream", "create_time does not change", _PROTO + "WriteStream.create_time")
+    def test_create_time_is_stable(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "PENDING")
+
+        first = bigquery.get_stream(name).create_time
+        bigquery.append(name, WRITER, ids(1))
+
+        assert bigquery.get_stream(name).create_time == first
+        assert first.seconds > 0
+
+    @rule(
+        "GetWriteStream",
+        "a COMMITTED stream's commit_time is its create_time",
+        _PROTO + "WriteStream.commit_time",
+    )
+    def test_committed_stream_is_committed_from_the_start(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        found = bigquery.get_stream(bigquery.create_stream(table, "COMMITTED"))
+
+        assert found.commit_time == found.create_time
+
+    @rule(
+        "GetWriteStream",
+        "an uncommitted PENDING stream has no commit_time",
+        _PROTO + "WriteStream.commit_time",
+    )
+    def test_pending_stream_has_no_commit_time_before_the_commit(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        found = bigquery.get_stream(bigquery.create_stream(table, "PENDING"))
+
+        assert not found.HasField("commit_time")
+
+    @rule("GetWriteStream", "the default stream is COMMITTED", "docs: write-api, default stream")
+    @rule(
+        "GetWriteStream",
+        "works for the default stream",
+        "client: java-bigquerystorage refetches schemas so",
+    )
+    def test_default_stream_can_be_got(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        found = bigquery.get_stream(table.default_stream, full=True)
+
+        assert found.type_ == 1
+        assert len(found.table_schema.fields) == 2
+
+    @rule("GetWriteStream", "a malformed name is INVALID_ARGUMENT", _C + "GetWriteStream")
+    def test_malformed_name(self, bigquery: BigQuery) -> None:
+        with pytest.raises(Failure) as failed:
+            bigquery.get_stream("projects/p/streams/s")
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+        assert failed.value.text.startswith("Invalid stream name. Entity: projects/p/streams/s")
+
+    @rule(
+        "GetWriteStream", "an unknown stream is NOT_FOUND", _PROTO + "StorageError.STREAM_NOT_FOUND"
+    )
+    def test_unknown_stream(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.get_stream(f"{table.path}/streams/nobody")
+
+        assert failed.value.code == "NOT_FOUND"
+
+    @rule(
+        "WriteStream",
+        "an idle BUFFERED stream is gone after its time to live",
+        "docs: write-api, stream TTL of 7 days",
+    )
+    def test_idle_buffered_stream_expires(self, bigquery: BigQuery) -> None:
+        if bigquery.advance is None:
+            pytest.skip("the service's clock cannot be moved")
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(1))
+
+        bigquery.advance(6.9 * 86_400)
+        bigquery.append(name, WRITER, ids(2))
+        bigquery.advance(6.9 * 86_400)
+        assert bigquery.get_stream(name).name == name
+        bigquery.advance(0.2 * 86_400)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(name, 0)
+        assert failed.value.code == "NOT_FOUND"
+        assert failed.value.storage_errors == [("STREAM_NOT_FOUND", name)]
+
+    @rule("WriteStream", "a stream does not outlive its table", "assumed")
+    def test_stream_of_a_table_made_again_is_gone(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "PENDING")
+        bigquery.drop_table(table)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.get_stream(name)
+
+        assert failed.value.code == "NOT_FOUND"
+
+
+class FinalizeConformance:
+    """FinalizeWriteStream."""
+
+    @rule(
+        "FinalizeWriteStream",
+        "tells the number of rows",
+        _PROTO + "FinalizeWriteStreamResponse.row_count",
+    )
+    def test_finalize_counts_the_rows(self, bigquery: BigQuery) -> None:
+        name = bigquery.create_stream(bigquery.make_table(FIELDS), "PENDING")
+        bigquery.append(name, WRITER, ids(1, 2, 3))
+
+        assert bigquery.finalize(name) == 3
+
+    @rule(
+        "FinalizeWriteStream",
+        "counts rows of COMMITTED streams too",
+        _PROTO + "FinalizeWriteStreamResponse.row_count",
+    )
+    def test_finalize_counts_the_rows_of_a_committed_stream(self, bigquery: BigQuery) -> None:
+        name = bigquery.create_stream(bigquery.make_table(FIELDS), "COMMITTED")
+        bigquery.append(name, WRITER, ids(1, 2))
+
+        assert bigquery.finalize(name) == 2
+
+    @rule("FinalizeWriteStream", "may be repeated", _C + "FinalizeWriteStream")
+    def test_finalize_twice(self, bigquery: BigQuery) -> None:
+        name = bigquery.create_stream(bigquery.make_table(FIELDS), "PENDING")
+        bigquery.append(name, WRITER, ids(1))
+
+        assert [bigquery.finalize(name), bigquery.finalize(name)] == [1, 1]
+
+    @rule(
+        "FinalizeWriteStream",
+        "the default stream cannot be finalized",
+        _C + "FinalizeWriteStream of _default",
+    )
+    def test_default_stream_cannot_be_finalized(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.finalize(table.default_stream)
+
+        assert failed.value.code == "NOT_FOUND"
+
+    @rule(
+        "FinalizeWriteStream", "no rows can be appended afterwards", _PROTO + "FinalizeWriteStream"
+    )
+    @rule("AppendRows", "after finalize is INVALID_ARGUMENT", _IT + "testStreamFinalizedError")
+    @rule("AppendRows", "after finalize carries STREAM_FINALIZED", _IT + "testStreamFinalizedError")
+    @pytest.mark.parametrize("kind", ["COMMITTED", "PENDING", "BUFFERED"])
+    def test_append_after_finalize_is_refused(self, bigquery: BigQuery, kind: str) -> None:
+        name = bigquery.create_stream(bigquery.make_table(FIELDS), kind)
+        bigquery.append(name, WRITER, ids(1))
+        bigquery.finalize(name)
+
+        error = error_of(bigquery.append(name, WRITER, ids(2), offset=1))
+
+        assert error.code == "INVALID_ARGUMENT"
+        assert error.storage_errors == [("STREAM_FINALIZED", name)]
+        assert error.text.startswith("Stream has been finalized")
+        assert bigquery.finalize(name) == 1
+
+
+class FlushConformance:
+    """FlushRows."""
+
+    @rule("FlushRows", "the offset is flushed too", _PROTO + "FlushRowsRequest.offset")
+    @rule("AppendRows", "BUFFERED rows are invisible before a flush", _PROTO + "AppendRows")
+    def test_flush_is_inclusive(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(10, 11, 12))
+        assert visible(bigquery, table) == []
+
+        answer = bigquery.flush(name, 1)
+
+        assert answer.offset == 1
+        assert visible(bigquery, table) == [10, 11]
+
+    @rule("FlushRows", "offset 0 flushes the first row", _PROTO + "FlushRowsRequest.offset")
+    def test_flush_of_the_first_row(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(10, 11))
+
+        bigquery.flush(name, 0)
+
+        assert visible(bigquery, table) == [10]
+
+    @rule("FlushRows", "advances a cursor", _PROTO + "FlushRows")
+    def test_flushes_add_up_to_each_row_once(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(0, 1, 2))
+        bigquery.flush(name, 0)
+        bigquery.append(name, WRITER, ids(3, 4))
+
+        bigquery.flush(name, 3)
+        bigquery.flush(name, 4)
+
+        assert visible(bigquery, table) == [0, 1, 2, 3, 4]
+
+    @rule("FlushRows", "a flush again is ALREADY_EXISTS", _BEAM + "flush retries")
+    @pytest.mark.parametrize("offset", [0, 1])
+    def test_flush_again_is_already_exists(self, bigquery: BigQuery, offset: int) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(1, 2))
+        bigquery.flush(name, 1)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(name, offset)
+
+        assert failed.value.code == "ALREADY_EXISTS"
+        assert visible(bigquery, table) == [1, 2]
+
+    @rule("FlushRows", "beyond the end is OUT_OF_RANGE", _C + "FlushRows")
+    def test_flush_beyond_the_end(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(1, 2))
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(name, 2)
+
+        assert failed.value.code == "OUT_OF_RANGE"
+        assert failed.value.text.startswith("Offset 2 is beyond the end of the stream Entity: ")
+        assert visible(bigquery, table) == []
+
+    @rule("FlushRows", "of a finalized stream is INVALID_ARGUMENT", _BEAM + "flush retries")
+    def test_flush_after_finalize(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(1))
+        bigquery.finalize(name)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(name, 0)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule("FlushRows", "only BUFFERED streams can be flushed", _PROTO + "FlushRows")
+    @pytest.mark.parametrize("kind", ["COMMITTED", "PENDING"])
+    def test_flush_of_another_kind(self, bigquery: BigQuery, kind: str) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, kind)
+        bigquery.append(name, WRITER, ids(1))
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(name, 0)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule("FlushRows", "is not supported on the default stream", _PROTO + "FlushRows")
+    def test_flush_of_the_default_stream(self, bigquery: BigQuery) -> None:
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(bigquery.make_table(FIELDS).default_stream, 0)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule(
+        "FlushRows", "of an unknown stream is NOT_FOUND", _PROTO + "StorageError.STREAM_NOT_FOUND"
+    )
+    def test_flush_of_an_unknown_stream(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.flush(f"{table.path}/streams/nobody", 0)
+
+        assert failed.value.code == "NOT_FOUND"
+
+
+class CommitConformance:
+    """BatchCommitWriteStreams."""
+
+    def _pending(self, bigquery: BigQuery, table: object, *numbers: int) -> str:
+        name = bigquery.create_stream(table, "PENDING")  # type: ignore[arg-type]
+        if numbers:
+            bigquery.append(name, WRITER, ids(*numbers))
+        bigquery.finalize(name)
+        return name
+
+    @rule("AppendRows", "PENDING rows are invisible before the commit", _PROTO + "AppendRows")
+    @rule("BatchCommitWriteStreams", "makes all rows visible", _PROTO + "BatchCommitWriteStreams")
+    @rule(
+        "BatchCommitWriteStreams",
+        "commit_time says that it was applied",
+        _PROTO + "BatchCommitWriteStreamsResponse.commit_time",
+    )
+    def test_commit_makes_rows_of_all_streams_visible(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        first, second = self._pending(bigquery, table, 1, 2), self._pending(bigquery, table, 3)
+        assert visible(bigquery, table) == []
+
+        answer = bigquery.commit(table, first, second)
+
+        assert answer.HasField("commit_time")
+        assert not answer.stream_errors
+        assert visible(bigquery, table) == [1, 2, 3]
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "a stream must be finalized before",
+        _PROTO + "StorageError.INVALID_STREAM_STATE",
+    )
+    @rule(
+        "BatchCommitWriteStreams",
+        "all or none",
+        _PROTO + "BatchCommitWriteStreamsResponse.stream_errors",
+    )
+    @rule(
+        "BatchCommitWriteStreams",
+        "only streams with an error are listed",
+        _PROTO + "BatchCommitWriteStreamsResponse.stream_errors",
+    )
+    @rule(
+        "BatchCommitWriteStreams",
+        "no commit_time when it was not applied",
+        _PROTO + "BatchCommitWriteStreamsResponse.commit_time",
+    )
+    def test_one_open_stream_stops_the_whole_commit(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        done = self._pending(bigquery, table, 1)
+        still_open = bigquery.create_stream(table, "PENDING")
+        bigquery.append(still_open, WRITER, ids(2))
+
+        answer = bigquery.commit(table, done, still_open)
+
+        assert not answer.HasField("commit_time")
+        assert [(e.code, e.entity) for e in answer.stream_errors] == [(5, still_open)]
+        assert visible(bigquery, table) == []
+        bigquery.finalize(still_open)
+        assert bigquery.commit(table, done, still_open).HasField("commit_time")
+        assert visible(bigquery, table) == [1, 2]
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "a second commit is STREAM_ALREADY_COMMITTED",
+        "client: Beam Java StorageApiFinalizeWritesDoFn",
+    )
+    @rule(
+        "BatchCommitWriteStreams",
+        "a stream can be committed once",
+        _PROTO + "BatchCommitWriteStreams",
+    )
+    def test_second_commit_doubles_nothing(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = self._pending(bigquery, table, 1, 2)
+        bigquery.commit(table, name)
+
+        answer = bigquery.commit(table, name)
+
+        assert not answer.HasField("commit_time")
+        assert [(e.code, e.entity) for e in answer.stream_errors] == [(2, name)]
+        assert visible(bigquery, table) == [1, 2]
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "a committed stream keeps others back",
+        _PROTO + "BatchCommitWriteStreamsResponse.stream_errors",
+    )
+    def test_committed_stream_in_a_later_commit_stops_it(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        first, second = self._pending(bigquery, table, 1), self._pending(bigquery, table, 2)
+        bigquery.commit(table, first)
+
+        answer = bigquery.commit(table, first, second)
+
+        assert [each.entity for each in answer.stream_errors] == [first]
+        assert visible(bigquery, table) == [1]
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "only PENDING streams can be committed",
+        _PROTO + "StorageError.INVALID_STREAM_TYPE",
+    )
+    @rule(
+        "BatchCommitWriteStreams",
+        "names the mode that the stream has",
+        "measured: nodejs-bigquery-storage issue 413",
+    )
+    @pytest.mark.parametrize("kind", ["COMMITTED", "BUFFERED"])
+    def test_commit_of_another_kind(self, bigquery: BigQuery, kind: str) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, kind)
+        bigquery.append(name, WRITER, ids(1))
+        bigquery.finalize(name)
+
+        (error,) = bigquery.commit(table, name).stream_errors
+
+        assert error.code == 4
+        assert error.error_message.startswith(
+            f"Stream must be created in pending mode, actual: {kind}"
+        )
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "an unknown stream is STREAM_NOT_FOUND",
+        _PROTO + "StorageError.STREAM_NOT_FOUND",
+    )
+    def test_commit_of_an_unknown_stream(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        known = self._pending(bigquery, table, 1)
+        unknown = f"{table.path}/streams/nobody"
+
+        answer = bigquery.commit(table, known, unknown)
+
+        assert [(e.code, e.entity) for e in answer.stream_errors] == [(3, unknown)]
+        assert visible(bigquery, table) == []
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "all streams belong to the parent",
+        _PROTO + "BatchCommitWriteStreamsRequest.parent",
+    )
+    def test_commit_of_another_tables_stream(self, bigquery: BigQuery) -> None:
+        table, other = bigquery.make_table(FIELDS), bigquery.make_table(FIELDS)
+        name = self._pending(bigquery, other, 1)
+
+        answer = bigquery.commit(table, name)
+
+        assert not answer.HasField("commit_time")
+        assert visible(bigquery, table) == visible(bigquery, other) == []
+
+    @rule(
+        "GetWriteStream",
+        "a committed PENDING stream tells its commit_time",
+        _PROTO + "WriteStream.commit_time",
+    )
+    def test_committed_stream_tells_when(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = self._pending(bigquery, table, 1)
+
+        answer = bigquery.commit(table, name)
+
+        assert bigquery.get_stream(name).commit_time == answer.commit_time
+
+    @rule("BatchCommitWriteStreams", "a stream without rows can be committed", "assumed")
+    def test_empty_stream_commits(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+
+        answer = bigquery.commit(table, self._pending(bigquery, table))
+
+        assert answer.HasField("commit_time")
+        assert visible(bigquery, table) == []
+
+    @rule("BatchCommitWriteStreams", "a stream listed twice is refused", "assumed")
+    def test_stream_listed_twice_is_written_once_at_most(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = self._pending(bigquery, table, 1)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.commit(table, name, name)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+        assert visible(bigquery, table) == []
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "needs at least one stream",
+        _PROTO + "BatchCommitWriteStreamsRequest.write_streams",
+    )
+    def test_commit_of_nothing(self, bigquery: BigQuery) -> None:
+        with pytest.raises(Failure) as failed:
+            bigquery.commit(bigquery.make_table(FIELDS))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule(
+        "BatchCommitWriteStreams", "a missing parent is NOT_FOUND", "docs: BigQuery error messages"
+    )
+    def test_commit_to_a_missing_table(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = self._pending(bigquery, table, 1)
+        bigquery.drop_table(table)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.commit(table, name)
+
+        assert failed.value.code == "NOT_FOUND"
+
+
+__all__ = [
+    "FIELDS",
+    "WRITER",
+    "CommitConformance",
+    "CreateWriteStreamConformance",
+    "FinalizeConformance",
+    "FlushConformance",
+    "append_request",
+    "ids",
+    "offset_of",
+    "row_errors",
+    "visible",
+]
