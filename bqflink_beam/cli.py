@@ -39,15 +39,28 @@ def main() -> None:
     type=click.Path(file_okay=False, path_type=pathlib.Path),
     help="Keep all data in this folder; without it, in memory.",
 )
+@click.option(
+    "--files-root",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    help="Let load and extract jobs use file:// URIs under this folder.",
+)
+@click.option(
+    "--gcs-endpoint",
+    envvar="STORAGE_EMULATOR_HOST",
+    help="The Cloud Storage behind gs:// URIs (default: STORAGE_EMULATOR_HOST).",
+)
 def emulator(
     port: int,
     storage_port: int,
     admin_port: int | None,
     host: str,
     data_dir: pathlib.Path | None,
+    files_root: pathlib.Path | None,
+    gcs_endpoint: str | None,
 ) -> None:
     """Run a BigQuery on this machine until it is stopped. Port 0 takes a free port."""
     from bqflink_beam.emulator.command import serve
+    from bqflink_beam.emulator.settings import Settings
 
     serve(
         host=host,
@@ -55,6 +68,7 @@ def emulator(
         storage_port=storage_port,
         admin_port=admin_port,
         data_dir=data_dir,
+        settings=Settings(files_root=files_root, gcs_endpoint=gcs_endpoint),
     )
 
 
