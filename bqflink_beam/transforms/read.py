@@ -123,16 +123,14 @@ class ReadFromBigQueryStorage(beam.PTransform):
         check_step(pipeline, Step(label=label, kind=StepKind.READ, bounded=True))
         if self.validate:
             _ask(request, connection)
-        rows: beam.PCollection = (
+        read = _ReadStreams(connection, self.output == "dict", self._limits, pipeline)
+        return (
             pbegin
             | "Start" >> beam.Impulse()
             | "PlanRead" >> RunIdentityParDo(PlanReadFn(request, connection))
             | "SpreadStreams" >> beam.Reshuffle()  # one stream is one unit of work
-            | "ReadStreams"
-            >> _ReadStreams(connection, self.output == "dict", self._limits, pipeline)
+            | "ReadStreams" >> read.with_output_types(_OUTPUTS[self.output])
         )
-        rows.element_type = _OUTPUTS[self.output]
-        return rows
 
     def _source(self) -> str:
         return "query" if self.query is not None else str(self.table)
