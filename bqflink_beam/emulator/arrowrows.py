@@ -52,17 +52,11 @@ def decode(
     for field in target:
         at = positions.get(field.name.lower())
         if at is None:
-            arrays.append(_nothing(field, batch.num_rows))
+            arrays.append(types.nothing(field.type, batch.num_rows))
         else:
             arrays.append(_fit(batch.column(at), field.type, field.name))
     missing = frozenset(name for name in target.names if name.lower() not in positions)
     return pa.RecordBatch.from_arrays(arrays, schema=target), missing
-
-
-def _nothing(field: pa.Field, count: int) -> pa.Array:
-    if pa.types.is_list(field.type):
-        return pa.array([[]] * count, field.type)
-    return pa.nulls(count, field.type)
 
 
 def _fit(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
@@ -102,7 +96,7 @@ def _fit_struct(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     children = [
         _fit(array.field(have[field.name.lower()]), field.type, f"{path}.{field.name}")
         if field.name.lower() in have
-        else _nothing(field, len(array))
+        else types.nothing(field.type, len(array))
         for field in kind
     ]
     return pa.StructArray.from_arrays(

@@ -203,7 +203,9 @@ class RowDecoder:
                 column, column_values, messages, rows, path, faulty
             )
         return [
-            arrays[field.name] if field.name in arrays else _nothing(field, len(messages))
+            arrays[field.name]
+            if field.name in arrays
+            else types.nothing(types.arrow_type(field), len(messages))
             for field in struct.fields
         ]
 
@@ -271,16 +273,6 @@ def _columns_of(messages: Sequence[Any], names: Sequence[str]) -> list[Sequence[
     if not names:
         return []
     return list(zip(*map(operator.attrgetter(*names), messages), strict=True))
-
-
-def _nothing(field: Field, count: int) -> pa.Array:
-    if field.repeated:
-        return pa.ListArray.from_arrays(
-            pa.repeat(pa.scalar(0, pa.int32()), count + 1),
-            pa.nulls(0, types.element_type(field)),
-            type=types.arrow_type(field),
-        )
-    return pa.nulls(count, types.arrow_type(field))
 
 
 def _is_repeated(proto_field: Any) -> bool:

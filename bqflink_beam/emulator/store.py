@@ -170,7 +170,7 @@ class Store:
                 return found
             if self._open is None:
                 with self.transaction() as change:
-                    change.delete_table(found)
+                    change.drop_expired(found)
             return None
 
     def require_table(self, reference: TableReference) -> StoredTable:

@@ -128,6 +128,10 @@ class Transaction:
         self._made[key] = None
         self._stage("drop_table", (*key, uid))
 
+    def drop_expired(self, table: StoredTable) -> None:
+        """Drops a table that nobody can find any more."""
+        self._stage("drop_table", (*table_key(table.reference), table.uid))
+
     def append(self, table: StoredTable | TableReference, chunks: Sequence[pa.RecordBatch]) -> None:
         """Adds rows; a decorator in a `TableReference` names their partition."""
         self._rows("append", table, chunks)

@@ -106,10 +106,19 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         _conform_array(batch.column(index), field.type)
         if (index := batch.schema.get_field_index(field.name)) >= 0
-        else pa.nulls(batch.num_rows, field.type)
+        else nothing(field.type, batch.num_rows)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def nothing(kind: pa.DataType, count: int) -> pa.Array:
+    """Returns a column of missing values: NULL, or no elements."""
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(
+            pa.repeat(pa.scalar(0, pa.int32()), count + 1), pa.nulls(0, kind.value_type), type=kind
+        )
+    return pa.nulls(count, kind)
 
 
 def _conform_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -120,7 +129,7 @@ def _conform_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         children = [
             _conform_array(array.field(have[field.name]), field.type)
             if field.name in have
-            else pa.nulls(len(array), field.type)
+            else nothing(field.type, len(array))
             for field in kind
         ]
         return pa.StructArray.from_arrays(
