@@ -160,18 +160,15 @@ class Appends:
         """Ends the call. What has no answer yet raises `OutcomeUnknownError`. May be repeated."""
         with self._lock:
             self._closed = True
-            busy = bool(self._window.count)
             self._fail_all("the connection was closed before the answer", lost=True)
-            self._work.notify_all()
             call, thread = self._call, self._thread
         if thread is None:
             return
-        if not busy:
-            # The serving threads end the call from our side and the service answers at once.
-            thread.join(_CLOSE_S)
+        # The call ends from our side, and a service that is well ends it at once.
+        thread.join(_CLOSE_S)
         if thread.is_alive() and call is not None:
             call.cancel()
-        thread.join(_CLOSE_S)
+            thread.join(_CLOSE_S)
 
     # --- waiting, on the sender's thread ---
 
@@ -194,8 +191,6 @@ class Appends:
         if self._window.count and now_s >= self._window.stalled_s:
             last = f"; the last trouble was: {self._trouble}" if self._trouble else ""
             self._fail_all(f"no progress for {self._budget_s:g} s{last}", lost=False)
-            if self._call is not None:
-                self._call.cancel()
             return
         condition.wait(max(0.0, until_s - now_s))
 
@@ -262,9 +257,14 @@ class Appends:
             )
             with self._lock:
                 self._call = call
+                if self._call_id != call_id:
+                    call.cancel()
             for response in call:
                 with self._lock:
-                    self._answered(response)
+                    # Of a call that was given up nobody waits for answers any more, and
+                    # they must not be taken for those of later requests.
+                    if self._call_id == call_id:
+                        self._answered(response)
         except (BqflinkError, grpc.RpcError) as caught:
             error = caught
             if call is not None:
@@ -313,6 +313,8 @@ class Appends:
         again = isinstance(error, TransientError) or self._not_yet(error, ticket)
         if self._window.refused(error, now_s, again=again) and again:
             self._back_off(error, now_s)
+            if self._window.first_flying is None:
+                self._give_up_if_late(error)
 
     def _over(self, error: BqflinkError | grpc.RpcError | None) -> None:
         """The call has ended: decides what happens to what it leaves unanswered."""
@@ -334,8 +336,7 @@ class Appends:
             # One of these ended the call, and nothing tells which.
             self._window.send_singly(flew)
         self._back_off(meaning, now_s)
-        if self._window.resume_s >= self._window.stalled_s:
-            self._fail_all(meaning.message, lost=False)
+        self._give_up_if_late(meaning)
 
     def _back_off(self, error: BqflinkError, now_s: float) -> None:
         self._breaks += 1
@@ -345,6 +346,11 @@ class Appends:
             wait_s = max(wait_s, error.retry_after_s)
         self._window.pause(now_s + wait_s)
         _LOG.debug("appends pause for %.2f s: %s", wait_s, error)
+
+    def _give_up_if_late(self, error: BqflinkError) -> None:
+        """Fails now what could only be sent again when the budget is used up."""
+        if self._window.count and self._window.resume_s >= self._window.stalled_s:
+            self._fail_all(error.message, lost=False)
 
     def _fail_all(self, why: str, *, lost: bool) -> None:
         """Settles everything under way. `lost`: whoever gave it up will not hear more."""
@@ -356,8 +362,13 @@ class Appends:
                 return OutcomeUnknownError(text, table=call.table, stream=ticket.stream)
             return TransientError(text, table=call.table, stream=ticket.stream)
 
+        if self._window.first_flying is not None:
+            self._call_id += 1
+            if self._call is not None:
+                self._call.cancel()
         self._window.fail_all(make, self._clock.monotonic_s())
         self._settled.notify_all()
+        self._work.notify_all()
 
     def _about(self, stream: str) -> status.Call:
         return status.Call(

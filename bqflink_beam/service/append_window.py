@@ -25,7 +25,9 @@ from bqflink_beam.errors import (
     AlreadyWrittenError,
     BqflinkError,
     OffsetGapError,
+    OutcomeUnknownError,
     PermanentError,
+    TransientError,
 )
 
 _FRAMING_BYTES_PER_ROW = 4
@@ -257,8 +259,15 @@ class Window:
 
     @staticmethod
     def _marked(error: BqflinkError, ticket: Ticket) -> BqflinkError:
-        if isinstance(error, AlreadyWrittenError) and ticket.maybe_applied:
+        """Returns the error as it is true for a request that an earlier call may have brought in."""
+        if not ticket.maybe_applied:
+            return error
+        if isinstance(error, AlreadyWrittenError):
             return AlreadyWrittenError(
                 error.message, table=error.table, stream=error.stream, resent=True
+            )
+        if isinstance(error, TransientError):
+            return OutcomeUnknownError(
+                error.message, table=error.table, stream=error.stream, code=error.code
             )
         return error

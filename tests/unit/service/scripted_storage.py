@@ -26,7 +26,8 @@ class React:
     """What the server does with one append request.
 
     Applies it or not; then answers, refuses it inside the call (`refuse`, a code name),
-    ends the call (`end`, a code name), or says nothing.
+    ends the call (`end`, a code name), or says nothing. `late` keeps the answer back
+    until the next request; `empty_first` sends a message before it that answers nothing.
     """
 
     apply: bool = True
@@ -37,6 +38,8 @@ class React:
     details: tuple = ()
     row_errors: tuple = ()
     schema: object = None
+    late: bool = False
+    empty_first: bool = False
 
 
 OK = React()
@@ -168,12 +171,17 @@ class ScriptedStorage:
 
     def _append(self, requests, context):
         self.calls.append(dict(context.invocation_metadata()))
+        kept = []
         for request in requests:
             self.requests.append(request)
             step = self.script.popleft() if self.script else OK
             if self.end_on is not None and self.end_on in request.proto_rows.rows.serialized_rows:
                 _abort(context, end("INVALID_ARGUMENT", "poison"))
             response = types.AppendRowsResponse.pb()()
+            yield from kept
+            kept.clear()
+            if step.empty_first:
+                yield types.AppendRowsResponse.pb()(write_stream=request.write_stream)
             if step.schema is not None:
                 response.updated_schema.CopyFrom(step.schema)
             applied = self._apply(request, response) if step.apply else True
@@ -186,6 +194,8 @@ class ScriptedStorage:
                 for index, message in step.row_errors:
                     response.row_errors.add(index=index, message=message)
                 yield response
+            elif step.late:
+                kept.append(response)
             elif step.answer or not applied:
                 yield response
             if step.end == "OK":

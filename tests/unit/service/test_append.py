@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from bqflink_beam.clock import SystemClock
 from bqflink_beam.errors import (
     AccessDeniedError,
     AlreadyWrittenError,
@@ -259,25 +260,58 @@ def test_passing_refusal_on_a_default_stream_loses_nothing(storage, appends):
     assert sorted(storage.streams[DEFAULT]) == [b"%d" % n for n in range(9)]
 
 
-def test_refused_until_the_budget_is_used_up_is_transient(storage, appends):
+def test_refused_until_the_budget_is_used_up_is_transient(storage, channels, opened):
     storage.script.extend([refuse("RESOURCE_EXHAUSTED", "quota of the region")] * 1000)
+    appends = opened(
+        Appends(
+            channels,
+            Recent(FakeClock()),
+            routing=f"write_stream={STREAM}",
+            budget_s=0.5,
+            backoff=Backoff(wait_initial_s=0.2, wait_max_s=0.2),
+            clock=_NoJitter(),
+        )
+    )
 
-    (ticket,) = send_all(appends(budget_s=0.3), [[b"a"]])
+    (ticket,) = send_all(appends, [[b"a"]])
 
     with pytest.raises(TransientError, match="quota of the region") as caught:
         ticket.result()
     assert caught.type is TransientError
-    assert len(storage.requests) > 2
+    assert len(storage.requests) == 3
 
 
-def test_service_may_ask_for_more_patience_than_there_is(storage, appends):
+def test_service_that_asks_for_more_patience_than_there_is_ends_it_at_once(storage, appends):
     storage.script.append(refuse("RESOURCE_EXHAUSTED", "later", retry_info(3600)))
 
-    (ticket,) = send_all(appends(budget_s=0.2), [[b"a"]])
+    (ticket,) = send_all(appends(budget_s=60.0), [[b"a"]])
 
     with pytest.raises(TransientError, match="later"):
-        ticket.result()
+        ticket.result(timeout_s=10)
     assert len(storage.requests) == 1
+
+
+def test_answer_that_comes_after_its_request_was_given_up_is_not_taken_for_another(
+    storage, appends
+):
+    storage.script.extend([React(late=True), refuse("INVALID_ARGUMENT")])
+    connection = appends(budget_s=0.3)
+    with pytest.raises(OutcomeUnknownError):
+        connection.append(DEFAULT, DESCRIPTOR, [b"a"], None).result()
+
+    refused = connection.append(DEFAULT, DESCRIPTOR, [b"b"], None)
+
+    with pytest.raises(InvalidRequestError):
+        refused.result()
+
+
+def test_message_that_answers_nothing_is_no_acknowledgement(storage, appends):
+    storage.script.append(React(apply=False, refuse="INVALID_ARGUMENT", empty_first=True))
+
+    (ticket,) = send_all(appends(), [[b"a"]])
+
+    with pytest.raises(InvalidRequestError):
+        ticket.result()
 
 
 def test_no_answer_within_the_budget_is_an_unknown_outcome_for_all_that_was_sent(storage, appends):
@@ -511,6 +545,11 @@ def test_more_calls_than_one_connection_takes_do_not_wait_for_each_other(storage
 
 def _client_threads():
     return sum(thread.name == "bqflink-append" for thread in threading.enumerate())
+
+
+class _NoJitter(SystemClock):
+    def random(self):
+        return 1.0
 
 
 class _closed_port:
