@@ -3,11 +3,12 @@
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
 
 import bqflink_beam as bq
 from bqflink_beam import testing
-from bqflink_beam.flink import local_flink_options
+from bqflink_beam.flink import FlinkJobServer, local_flink_options
 from bqflink_beam.testing import Fault
 from tests.flink.streaming import FIELDS, TABLE, missing_and_extra, rows_of
 
@@ -23,10 +24,22 @@ def server():
         yield emulator
 
 
-def pipeline(flink, **options):
-    flags = local_flink_options(
-        flink.job_endpoint, number_of_execution_retries=3, execution_retry_delay=200, **options
+@pytest.fixture(scope="module")
+def flink(flink_jars, tmp_path_factory):
+    """A job server whose Flink restarts failed jobs; for batch only its configuration says so."""
+    folder = tmp_path_factory.mktemp("flink-restarting")
+    (folder / "flink-conf.yaml").write_text(
+        "restart-strategy.type: fixed-delay\n"
+        "restart-strategy.fixed-delay.attempts: 3\n"
+        "restart-strategy.fixed-delay.delay: 200 ms\n"
     )
+    log = folder / "job-server.log"
+    with FlinkJobServer(log_path=log, flink_conf_dir=folder) as server:
+        yield server
+
+
+def pipeline(flink, **options):
+    flags = local_flink_options(flink.job_endpoint, **options)
     return beam.Pipeline(options=PipelineOptions([*flags, "--project=p"]))
 
 
@@ -43,7 +56,7 @@ def crash(method, when, nth=1):
 
 
 CRASHES = {
-    "after an append": crash("AppendRows", "after", 2),
+    "after a stream is ended": crash("FinalizeWriteStream", "after", 1),
     "after the register": crash("jobs.insert", "after", 1),
     "after the first of two commits": crash("BatchCommitWriteStreams", "after", 1),
     "before the second of two commits": crash("BatchCommitWriteStreams", "before", 2),
@@ -118,7 +131,10 @@ def test_bounded_exactly_once_in_a_pipeline_that_streams_is_refused(flink, serve
 def test_an_unbounded_input_added_later_is_found_when_the_pipeline_is_translated(flink, server):
     p = pipeline(flink)
     p | beam.Create(ROWS) | write(server)
-    p | beam.transforms.periodicsequence.PeriodicImpulse(fire_interval=1)
+    p | PeriodicImpulse(fire_interval=1)
 
-    with pytest.raises(bq.ConfigError, match="bounded input"):
+    with pytest.raises(RuntimeError, match="Unable to translate") as raised:
         p.run()
+
+    assert isinstance(raised.value.__cause__, bq.ConfigError)
+    assert "bounded input" in str(raised.value.__cause__)
