@@ -56,7 +56,7 @@ class BatchToProto:
             RowError: a row that cannot be written; says which, where, what and why.
         """
         try:
-            return self._encode(batch.columns, batch.num_rows).to_pylist()  # type: ignore[no-any-return]
+            return self._encode(batch.columns, batch.num_rows, 0).to_pylist()  # type: ignore[no-any-return]
         except _FAILURES as error:
             for index, row in enumerate(
                 codec.BatchDecoder(self._arrow_schema, self._schema).rows(batch)
@@ -67,8 +67,11 @@ class BatchToProto:
 
 def _message(
     columns: Sequence[pa.Field], fields: Sequence[Field], owner: str
-) -> Callable[[Sequence[pa.Array], int], pa.Array]:
-    """Returns the function that joins the fields of all rows to one message each."""
+) -> Callable[[Sequence[pa.Array], int, int], pa.Array]:
+    """Returns the function that joins the fields of all rows to one message each.
+
+    It takes the columns, the number of rows, and how many of these are NULL.
+    """
     places = {column.name.lower(): index for index, column in enumerate(columns)}
     known = {field.name.lower() for field in fields}
     for column in columns:
@@ -81,15 +84,21 @@ def _message(
     for number, field in enumerate(fields, 1):
         place = places.get(field.name.lower())
         if place is not None:
-            plan.append((place, _field(columns[place], field, number, owner)))
-        elif field.required and field.default_value_expression is None:
+            needed = field.required and not rows.never_null(field)
+            plan.append((place, needed, _field(columns[place], field, number, owner)))
+        elif field.required and not rows.never_null(field):
             raise ConfigError(
                 f"{owner}{field.name} is REQUIRED and the batch has no such column",
                 column=f"{owner}{field.name}",
             )
 
-    def encode(arrays: Sequence[pa.Array], count: int) -> pa.Array:
-        pieces = [piece for place, pieces_of in plan for piece in pieces_of(arrays[place])]
+    def encode(arrays: Sequence[pa.Array], count: int, nulls: int) -> pa.Array:
+        pieces: _Pieces = []
+        for place, needed, pieces_of in plan:
+            # Where a STRUCT is NULL, so is all that is in it.
+            if needed and arrays[place].null_count > nulls:
+                raise RowError("NULL in a REQUIRED column")
+            pieces += pieces_of(arrays[place])
         return _joined(pieces) if pieces else pa.array([b""] * count, pa.binary())
 
     return encode
@@ -113,16 +122,7 @@ def _field(
         )
     if field.repeated:
         return _list(column.type.value_field, field, number, owner)
-    pieces = _value(column, field, number, owner)
-    if not field.required or field.default_value_expression is not None:
-        return pieces
-
-    def required(array: pa.Array) -> _Pieces:
-        if array.null_count:
-            raise RowError("is REQUIRED")
-        return pieces(array)
-
-    return required
+    return _value(column, field, number, owner)
 
 
 def _list(item: pa.Field, field: Field, number: int, owner: str) -> Callable[[pa.Array], _Pieces]:
@@ -183,7 +183,7 @@ def _struct(column: pa.Field, field: Field, owner: str) -> _Encode:
         )
     inner = [column.type.field(index) for index in range(column.type.num_fields)]
     message = _message(inner, field.fields, f"{owner}{field.name}.")
-    return lambda array: message(array.flatten(), len(array))
+    return lambda array: message(array.flatten(), len(array), array.null_count)
 
 
 def _payload(field: Field, kind: str) -> _Encode:

@@ -8,7 +8,6 @@ INT64, no digit of a NUMERIC is dropped, no text is cut.
 """
 
 import dataclasses
-import datetime
 import decimal
 import enum
 import json
@@ -386,15 +385,17 @@ _TEMPORALS: dict[str, Callable[..., int]] = {
 
 def to_range(element: str, start: int | None, end: int | None) -> Range:
     """Returns the `Range` of a pair that a converter made."""
-    back = _BACK[element]
+    back = BACK[element]
     return Range(
         None if start is None else back(start),
         None if end is None else back(end),
     )
 
 
-_BACK: dict[str, Callable[[int], datetime.date]] = {
+BACK: dict[str, Callable[[int], Any]] = {
     "DATE": temporals.to_date,
+    "TIME": temporals.to_time,
     "DATETIME": temporals.to_civil,
     "TIMESTAMP": temporals.to_instant,
 }
+"""The way back from the integers that `converter` makes of temporals."""
