@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.api_errors import invalid
+from bqflink_beam.emulator.information import information_schema
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.sql.invalid import unsupported
 from bqflink_beam.emulator.sql.scope import TableInput, ViewInput
@@ -60,8 +61,9 @@ class StoreCatalog:
 
     def table(self, path: tuple[str, ...], at_s: float | None) -> TableInput | ViewInput:
         """See `sql.scope.Catalog`."""
-        if "INFORMATION_SCHEMA" in ".".join(path).upper().split("."):
-            raise unsupported("INFORMATION_SCHEMA")
+        parts = ".".join(path).split(".")
+        if "INFORMATION_SCHEMA" in (part.upper() for part in parts):
+            return information_schema(self._store, self._project, self._dataset, parts)
         if path[-1].endswith("*"):
             raise unsupported("A wildcard table")
         reference = self.reference(path)

@@ -7,16 +7,17 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from bqflink_beam.emulator import types
+from bqflink_beam.emulator import ddl, types
 from bqflink_beam.emulator.api_errors import missing
 from bqflink_beam.emulator.catalog import StoreCatalog
 from bqflink_beam.emulator.destinations import Destination, check_dispositions, table_reference
 from bqflink_beam.emulator.jobs import Job, Outcome
 from bqflink_beam.emulator.parameters import read_parameters
 from bqflink_beam.emulator.refused import Refused
-from bqflink_beam.emulator.sql import Query
+from bqflink_beam.emulator.sql import Query, dml
 from bqflink_beam.emulator.sql.run import compile_node, new_plan
 from bqflink_beam.emulator.sql.sources import parse
+from bqflink_beam.emulator.statements import dml_outcome
 from bqflink_beam.emulator.store import Store, StoredTable, Transaction
 from bqflink_beam.names import TableReference
 
@@ -71,7 +72,13 @@ class QueryJobs:
         now_s = self._store.clock.now_s()
         named, positional = read_parameters(job.configuration)
         plan = new_plan(catalog, now_s=now_s, named=named, positional=positional)
-        query = compile_node(plan, parse(job.configuration["query"]))
+        node = parse(job.configuration["query"])
+        if isinstance(node, dml.STATEMENTS):
+            return dml_outcome(self._store, catalog, plan, node)
+        if isinstance(node, ddl.STATEMENTS):
+            text = job.configuration["query"]
+            return ddl.Ddl(self._store).outcome(catalog, plan, node, text, job.location)
+        query = compile_node(plan, node)
         tables = list(catalog.referenced.values())
         scanned = str(sum(table.snapshot().nbytes for table in tables))
         statistics: dict[str, Any] = {
@@ -99,7 +106,11 @@ class QueryJobs:
         plan = new_plan(
             catalog, now_s=self._store.clock.now_s(), named=named, positional=positional
         )
-        query = compile_node(plan, parse(job.configuration["query"]))
+        node = parse(job.configuration["query"])
+        if isinstance(node, (*dml.STATEMENTS, *ddl.STATEMENTS)):
+            statistics = {"statementType": node.key.upper(), "totalBytesProcessed": "0"}
+            return Outcome(_nothing, {**statistics, "schema": {"fields": []}})
+        query = compile_node(plan, node)
         scanned = str(sum(t.snapshot().nbytes for t in catalog.referenced.values()))
         statistics = {
             "statementType": "SELECT",

@@ -25,10 +25,10 @@ from bqflink_beam.emulator.sql.kinds import (
     TIMESTAMP,
     Kind,
     array_of,
-    duckdb_type,
+    quote_name,
 )
 from bqflink_beam.emulator.sql.literals import parsed_text, typed_of
-from bqflink_beam.emulator.sql.scope import Plan, Scalar, typed_null
+from bqflink_beam.emulator.sql.scope import Plan, Scalar, quote_text, typed_null
 
 _TYPES = {
     exp.DType.BIGINT: INT64,
@@ -170,10 +170,20 @@ def _cast_nested(plan: Plan, value: Scalar, kind: Kind, safe: bool) -> Scalar:
         return Scalar(f"list_transform({value.sql}, lambda x: {item.sql})", kind)
     if len(kind.fields) != len(value.kind.fields):
         raise InvalidQuery(f"Invalid cast from {value.kind} to {kind}")
-    same = all(a == b for (_, a), (_, b) in zip(kind.fields, value.kind.fields, strict=True))
-    if not same:
-        raise unsupported(f"A cast of {value.kind} to {kind}")
-    return Scalar(f"CAST({value.sql} AS {duckdb_type(kind)})", kind)
+    # Fields of a STRUCT go by position; their names may differ.
+    fields = [
+        (new or f"_field_{at}", cast(plan, _member(value, old, at, have), want, safe=safe))
+        for at, ((old, have), (new, want)) in enumerate(
+            zip(value.kind.fields, kind.fields, strict=True), 1
+        )
+    ]
+    inner = ", ".join(f"{quote_name(name)} := {member.sql}" for name, member in fields)
+    return Scalar(f"(CASE WHEN {value.sql} IS NULL THEN NULL ELSE struct_pack({inner}) END)", kind)
+
+
+def _member(value: Scalar, name: str, position: int, kind: Kind) -> Scalar:
+    quoted = quote_text(name or f"_field_{position}")
+    return Scalar(f"struct_extract({value.sql}, {quoted})", kind)
 
 
 def coerce(plan: Plan, value: Scalar, kind: Kind, what: str) -> Scalar:

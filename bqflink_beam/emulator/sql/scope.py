@@ -10,12 +10,18 @@ import pyarrow as pa
 
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, unsupported
 from bqflink_beam.emulator.sql.kinds import (
+    DATE,
     INT64,
     Kind,
     duckdb_type,
     kind_of_field,
 )
+from bqflink_beam.emulator.types import PARTITION_TIME
 from bqflink_beam.schema.model import TableSchema
+
+PARTITION_DATE = "_PARTITIONDATE"
+PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE})
+"""Columns that a star leaves out."""
 
 
 class NotLiteral:
@@ -239,10 +245,13 @@ class Plan:
 
             return read
 
-        columns = tuple(
+        columns = [
             Column(field.name, reader(position)) for position, field in enumerate(table.schema)
-        )
-        return name, Source(alias, columns)
+        ]
+        if columns and columns[-1].name == PARTITION_TIME:
+            day = columns[-1].scalar
+            columns.append(Column(PARTITION_DATE, lambda: _as_date(day())))
+        return name, Source(alias, tuple(columns))
 
     def parameter(self, name: str | None) -> Scalar:
         """Returns the value of ``@name``, or of the next ``?``."""
@@ -254,6 +263,10 @@ class Plan:
             raise InvalidQuery("Query has more positional parameters than were given")
         self.positional_used += 1
         return self.positional[self.positional_used - 1]
+
+
+def _as_date(moment: Scalar) -> Scalar:
+    return Scalar(f"CAST({moment.sql} AS DATE)", DATE)
 
 
 def _no_moment(moment: Scalar) -> float:

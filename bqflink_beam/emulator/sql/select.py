@@ -11,9 +11,8 @@ from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, Kind
-from bqflink_beam.emulator.sql.scope import Column, Plan, Scalar, Scope, dig
+from bqflink_beam.emulator.sql.scope import PSEUDO_COLUMNS, Column, Plan, Scalar, Scope, dig
 from bqflink_beam.emulator.sql.sources import From, Names
-from bqflink_beam.emulator.types import PARTITION_TIME
 
 # Imported for the readers they add to the table of expressions.
 _READERS = (aggregates, dates, functions)
@@ -256,7 +255,7 @@ class _Select:
             ]
             for source in self.scope.sources:
                 if len(path) == 1 and source.alias.lower() == path[0].lower():
-                    return [c for c in source.columns if c.name != PARTITION_TIME]
+                    return [c for c in source.columns if c.name not in PSEUDO_COLUMNS]
             value = self.scope.resolve(path)
             if value.kind.name != "STRUCT":
                 raise InvalidQuery(f"Dot-star is not supported for type {value.kind}")
@@ -268,7 +267,7 @@ class _Select:
             columns += [
                 column
                 for column in source.columns
-                if column.name.lower() not in hidden and column.name != PARTITION_TIME
+                if column.name.lower() not in hidden and column.name not in PSEUDO_COLUMNS
             ]
         return columns
 

@@ -1,6 +1,7 @@
 """FROM clauses: tables, views, common table expressions, subqueries, UNNEST and joins."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,9 @@ from bqflink_beam.emulator.sql.scope import (
 )
 
 _VIEW_DEPTH_MAX = 16
+
+# It warns of every statement that it does not know, and those are refused here anyway.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 @dataclasses.dataclass(frozen=True)
