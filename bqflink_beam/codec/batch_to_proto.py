@@ -126,7 +126,7 @@ def _field(
 
 
 def _list(item: pa.Field, field: Field, number: int, owner: str) -> Callable[[pa.Array], _Pieces]:
-    packed = field.type in _NUMBERS or field.type == "FLOAT64"
+    packed = _kind(field) in _NUMBERS or field.type == "FLOAT64"
     # The items of a packed field have no tags of their own.
     pieces_of = _value(item, field, None if packed else number, owner)
     tag = _tag(number, _LENGTH)
@@ -148,11 +148,15 @@ def _list(item: pa.Field, field: Field, number: int, owner: str) -> Callable[[pa
 # --- values ----------------------------------------------------------------------------
 
 
+def _kind(field: Field) -> str:
+    return "PICOS" if field.timestamp_precision == 12 else field.type
+
+
 def _value(
     column: pa.Field, field: Field, number: int | None, owner: str
 ) -> Callable[[pa.Array], _Pieces]:
     """Returns the function that encodes values, with tags if there is a number; NULL is empty."""
-    kind = "PICOS" if field.timestamp_precision == 12 else field.type
+    kind = _kind(field)
     canonical = _canonical(column, field) if kind != "STRUCT" else None
     if canonical and kind in _NUMBERS:
         numbers, tag = _NUMBERS[kind], _tag(number, _VARINT)
@@ -196,7 +200,7 @@ def _payload(field: Field, kind: str) -> _Encode:
 def _canonical(column: pa.Field, field: Field) -> _Encode:
     """Returns the function that brings a column to the one Arrow type of its BigQuery type."""
     type_ = arrow.arrow_type(field)
-    plain = not (field.max_length or field.precision or field.timestamp_precision == 12)
+    plain = not (field.max_length or field.precision or _kind(field) == "PICOS")
     fits = _NATIVE.get(field.type)
     if plain and fits is not None and fits(column.type):
         return lambda array: array if array.type == type_ else array.cast(type_)
