@@ -49,6 +49,13 @@ def main() -> None:
     envvar="STORAGE_EMULATOR_HOST",
     help="The Cloud Storage behind gs:// URIs (default: STORAGE_EMULATOR_HOST).",
 )
+@click.option(
+    "--validation",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="off takes proto rows unchecked: to measure what checking costs.",
+)
 def emulator(
     port: int,
     storage_port: int,
@@ -57,6 +64,7 @@ def emulator(
     data_dir: pathlib.Path | None,
     files_root: pathlib.Path | None,
     gcs_endpoint: str | None,
+    validation: str,
 ) -> None:
     """Run a BigQuery on this machine until it is stopped. Port 0 takes a free port."""
     from bqflink_beam.emulator.command import serve
@@ -68,7 +76,9 @@ def emulator(
         storage_port=storage_port,
         admin_port=admin_port,
         data_dir=data_dir,
-        settings=Settings(files_root=files_root, gcs_endpoint=gcs_endpoint),
+        settings=Settings(
+            files_root=files_root, gcs_endpoint=gcs_endpoint, validation=validation == "on"
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from bqflink_beam.emulator.streams import (
     parse_stream,
     table_not_found,
 )
+from bqflink_beam.emulator.versions import Chunk, LazyChunk
 from bqflink_beam.schema.model import Field, TableSchema
 
 AppendRowsRequest = storage_types.AppendRowsRequest.pb()
@@ -154,7 +155,7 @@ class AppendConnection:
             self._streams.check_append(self._streams.get(target.name), offset)
         if request.default_missing_value_interpretation:
             self._default_interpretation = request.default_missing_value_interpretation
-        chunk = self._decode(target, request, faulty)
+        chunk: Chunk = self._unchecked(target, request) or self._decode(target, request, faulty)
         if faulty.messages:
             raise _RowErrors(target.name, faulty)
         if not chunk.num_rows:
@@ -186,6 +187,27 @@ class AppendConnection:
                 f"Entity: {target.name}"
             )
 
+    def _unchecked(self, target: _Target, request: Any) -> LazyChunk | None:
+        """Returns proto rows as they came, where nothing asks for them to be looked at."""
+        schema = target.table.schema
+        if (
+            self._settings.validation
+            or request.WhichOneof("rows") != "proto_rows"
+            or target.table.partitioned_by_ingestion
+            or self._store.journal is not None
+            or self._interpretations(schema, request)
+        ):
+            return None
+        decoder = self._decoder(target, schema)
+        rows = request.proto_rows.rows.serialized_rows
+        return LazyChunk(len(rows), lambda: decoder.decode(rows, Faulty()))
+
+    def _decoder(self, target: _Target, schema: TableSchema) -> RowDecoder:
+        if target.decoder is None or target.decoder_schema is not schema:
+            target.decoder = RowDecoder(target.proto_schema, schema)
+            target.decoder_schema = schema
+        return target.decoder
+
     def _decode(self, target: _Target, request: Any, faulty: Faulty) -> pa.RecordBatch:
         schema = target.table.schema
         interpretations = self._interpretations(schema, request)
@@ -195,13 +217,11 @@ class AppendConnection:
             batch, missing = arrowrows.decode(target.arrow_schema, data, schema)
             absent: Mapping[str, list[bool] | None] = dict.fromkeys(missing)
         else:
-            if target.decoder is None or target.decoder_schema is not schema:
-                target.decoder = RowDecoder(target.proto_schema, schema)
-                target.decoder_schema = schema
+            decoder = self._decoder(target, schema)
             rows = request.proto_rows.rows.serialized_rows
-            batch = target.decoder.decode(rows, faulty)
+            batch = decoder.decode(rows, faulty)
             absent = {
-                name: None if name in target.decoder.missing else target.decoder.absent(rows, name)
+                name: None if name in decoder.missing else decoder.absent(rows, name)
                 for name in interpretations
             }
         batch = self._fill_defaults(schema, batch, interpretations, absent)

@@ -1,5 +1,6 @@
 """``python -m bqflink_beam emulator``: an embedded BigQuery in a process of its own."""
 
+import gc
 import pathlib
 import signal
 import sys
@@ -32,6 +33,7 @@ def serve(
         storage_port: of gRPC; 0 for any.
         admin_port: of the admin API (faults, counters, clock); None for no such API.
         data_dir: folder that keeps everything over restarts; None for memory only.
+        settings: its limits.
 
     Raises:
         ConfigError: a port is taken.
@@ -56,6 +58,9 @@ def serve(
         server.start()
     except OSError as error:
         raise ConfigError(f"the emulator cannot start: {error}") from error
+    # Decoding makes many small objects that die at once, and none in circles.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     try:
         line = f"bigquery ready rest={server.rest_endpoint} storage={server.storage_endpoint}"
         if server.admin_endpoint is not None:

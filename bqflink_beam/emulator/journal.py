@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.transaction import Operation
+from bqflink_beam.emulator.versions import Chunk, LazyChunk
 from bqflink_beam.errors import ConfigError
 
 _MAGIC = b"bqflink-journal-1\n"
@@ -143,9 +144,11 @@ def _encode(operations: Sequence[Operation]) -> bytes:
     return b"".join([_JSON_LENGTH.pack(len(text)), text, *blobs])
 
 
-def _by_schema(chunks: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+def _by_schema(chunks: Sequence[Chunk]) -> list[list[pa.RecordBatch]]:
     groups: list[list[pa.RecordBatch]] = []
     for chunk in chunks:
+        if isinstance(chunk, LazyChunk):
+            chunk = chunk.load()
         if groups and groups[-1][0].schema.equals(chunk.schema, check_metadata=True):
             groups[-1].append(chunk)
         else:

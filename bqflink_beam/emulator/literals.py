@@ -5,6 +5,11 @@ All raise ValueError, with the value in the message, for what is none.
 
 import datetime
 import re
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 _DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2}):(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,%d}))?"
@@ -86,6 +91,34 @@ def packed_datetime_micros(packed: int) -> int:
     except (ValueError, OverflowError):
         raise ValueError(f"{packed} is no packed datetime") from None
     return (ordinal - _EPOCH_ORDINAL) * _DAY_MICROS + packed_time_micros(packed & (1 << 37) - 1)
+
+
+def packed_datetimes_micros(packed: Int64s) -> "Int64s | None":
+    """Many packed DATETIMEs at once; None if one of them is none."""
+    micros, clock, date = packed & 0xFFFFF, packed >> 20 & (1 << 17) - 1, packed >> 37
+    hour, minute, second = clock >> 12, clock >> 6 & 63, clock & 63
+    year, month, day = date >> 9, date >> 5 & 15, date & 31
+    sound = (micros < 1_000_000) & (hour < 24) & (minute < 60) & (second < 60)
+    sound &= (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 28)
+    days = _days_from_civil(year, month, day)
+    result: Int64s = micros + 1_000_000 * (days * 86_400 + hour * 3_600 + minute * 60 + second)
+    if not sound.all():
+        # Days 29 to 31 need a calendar, and so does a message about what is wrong.
+        try:
+            result[~sound] = [packed_datetime_micros(one) for one in packed[~sound].tolist()]
+        except ValueError:
+            return None
+    return result
+
+
+def _days_from_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
+    # Counts from 1 March, so that the leap day is a year's last.
+    shifted = year - (month <= 2)
+    era_year = shifted % 400
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    day_of_era = era_year * 365 + era_year // 4 - era_year // 100 + day_of_year
+    days: Int64s = shifted // 400 * 146_097 + day_of_era - 719_468
+    return days
 
 
 def interval_from_text(text: str) -> tuple[int, int, int]:

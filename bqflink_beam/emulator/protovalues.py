@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor
 
 from bqflink_beam.emulator import types, values
@@ -19,6 +20,7 @@ from bqflink_beam.emulator.literals import (
     days_from_text,
     interval_from_text,
     packed_datetime_micros,
+    packed_datetimes_micros,
     packed_time_micros,
     picos_text,
     time_micros,
@@ -119,6 +121,8 @@ def _scalar(kind: str, proto_field: Any, field: Field, path: str) -> Converter |
         return _decimal(kind, field, path)
     target = types.element_type(field)
     one = _ONE.get((field.type, kind))
+    if one is packed_datetime_micros:
+        return _packed_datetimes(target, field, path)
     if one is not None:
         return _one_by_one(one, target, field, path)
     through = _DIRECT.get((field.type, kind))
@@ -165,6 +169,23 @@ def _one_by_one(
                 converted.append(None)
         array = pa.array(converted, storage)
         return array if storage == target else array.view(target)
+
+    return convert
+
+
+def _packed_datetimes(target: pa.DataType, field: Field, path: str) -> Converter:
+    slow = _one_by_one(packed_datetime_micros, target, field, path)
+
+    def convert(items: Sequence[Any], report: Report) -> pa.Array:
+        given = pa.array(items, pa.int64())
+        present = given.drop_null().to_numpy(zero_copy_only=False)
+        micros = packed_datetimes_micros(present)
+        if micros is None:
+            return slow(items, report)
+        array = pa.array(micros)
+        if given.null_count:
+            array = pc.replace_with_mask(given, given.is_valid(), array)
+        return array.view(target)
 
     return convert
 

@@ -9,10 +9,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store, StoredTable, Transaction
+from bqflink_beam.emulator.versions import Chunk
 from bqflink_beam.names import TableReference
 
 KIND = "write_stream"
@@ -73,7 +72,7 @@ class WriteStreams:
         self,
         name: str,
         offset: int | None,
-        chunk: pa.RecordBatch,
+        chunk: Chunk,
     ) -> int:
         """Adds rows at the end of a stream; returns the offset they begin at.
 

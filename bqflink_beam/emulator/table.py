@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.refused import Refused
-from bqflink_beam.emulator.versions import VersionLog
+from bqflink_beam.emulator.versions import Chunk, LazyChunk, VersionLog
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import TableSchema
 
@@ -179,8 +179,8 @@ class StoredTable:
 
 
 def with_partition(
-    table: StoredTable, chunks: Sequence[pa.RecordBatch], at_s: float, name: str = ""
-) -> Sequence[pa.RecordBatch]:
+    table: StoredTable, chunks: Sequence[Chunk], at_s: float, name: str = ""
+) -> Sequence[Chunk]:
     """Returns chunks with the partition they belong to, on tables partitioned by ingestion time.
 
     Args:
@@ -190,6 +190,7 @@ def with_partition(
         return chunks
     micros = _partition_micros(table, at_s, name.partition("$")[2])
     kind = pa.timestamp("us", tz="UTC")
+    loaded = [chunk.load() if isinstance(chunk, LazyChunk) else chunk for chunk in chunks]
     return [
         chunk
         if types.PARTITION_TIME in chunk.schema.names
@@ -197,7 +198,7 @@ def with_partition(
             pa.field(types.PARTITION_TIME, kind),
             pa.repeat(pa.scalar(micros, pa.int64()), chunk.num_rows).cast(kind),
         )
-        for chunk in chunks
+        for chunk in loaded
     ]
 
 

@@ -8,11 +8,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.table import StoredTable, with_partition
+from bqflink_beam.emulator.versions import Chunk
 from bqflink_beam.names import TableReference
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Operation:
     key: tuple[str, ...]
     at_s: float
     document: dict[str, Any] | None = None
-    chunks: tuple[pa.RecordBatch, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
 
 
 class Transaction:
@@ -132,13 +131,11 @@ class Transaction:
         """Drops a table that nobody can find any more."""
         self._stage("drop_table", (*table_key(table.reference), table.uid))
 
-    def append(self, table: StoredTable | TableReference, chunks: Sequence[pa.RecordBatch]) -> None:
+    def append(self, table: StoredTable | TableReference, chunks: Sequence[Chunk]) -> None:
         """Adds rows; a decorator in a `TableReference` names their partition."""
         self._rows("append", table, chunks)
 
-    def replace(
-        self, table: StoredTable | TableReference, chunks: Sequence[pa.RecordBatch]
-    ) -> None:
+    def replace(self, table: StoredTable | TableReference, chunks: Sequence[Chunk]) -> None:
         """Puts other rows in the place of all rows."""
         self._rows("replace", table, chunks)
 
@@ -149,7 +146,7 @@ class Transaction:
     def drop_document(self, kind: str, key: str) -> None:
         self._stage("drop_document", (kind, key))
 
-    def hold(self, key: str, chunks: Sequence[pa.RecordBatch]) -> None:
+    def hold(self, key: str, chunks: Sequence[Chunk]) -> None:
         """Keeps rows that are in no table yet, under a key such as a stream's name."""
         self._stage("hold", (key,), chunks=tuple(chunks))
 
@@ -166,12 +163,12 @@ class Transaction:
         kind: str,
         key: tuple[str, ...],
         document: dict[str, Any] | None = None,
-        chunks: tuple[pa.RecordBatch, ...] = (),
+        chunks: tuple[Chunk, ...] = (),
     ) -> None:
         self.operations.append(Operation(kind, key, self._at_s, document, chunks))
 
     def _rows(
-        self, kind: str, table: StoredTable | TableReference, chunks: Sequence[pa.RecordBatch]
+        self, kind: str, table: StoredTable | TableReference, chunks: Sequence[Chunk]
     ) -> None:
         key, uid = self._key(table)
         found = self._find(key)

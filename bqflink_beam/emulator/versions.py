@@ -8,13 +8,25 @@ that moves no row, so a version, which counts rows and not chunks, stays true.
 
 import bisect
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
 _MERGE_FAN = 16
 _MERGED_ROWS_MAX = 65_536
 _MERGED_BYTES_MAX = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class LazyChunk:
+    """Rows that become Arrow when somebody reads them: proto rows that nobody checks."""
+
+    num_rows: int
+    load: Callable[[], pa.RecordBatch]
+
+
+Chunk: TypeAlias = pa.RecordBatch | LazyChunk
 
 
 class Rows:
@@ -26,11 +38,11 @@ class Rows:
 
     def __init__(self, *, merge: bool = True) -> None:
         self._merge = merge
-        self._chunks: list[pa.RecordBatch] = []
+        self._chunks: list[Chunk] = []
         self._starts: list[int] = []
         self.row_count = 0
 
-    def append(self, chunks: Sequence[pa.RecordBatch]) -> None:
+    def append(self, chunks: Sequence[Chunk]) -> None:
         """Adds rows at the end."""
         for chunk in chunks:
             if chunk.num_rows:
@@ -46,13 +58,19 @@ class Rows:
         found = []
         position = max(bisect.bisect_right(self._starts, start) - 1, 0)
         while start < stop:
-            chunk, first = self._chunks[position], self._starts[position]
+            chunk, first = self._loaded(position), self._starts[position]
             end = min(stop, first + chunk.num_rows)
             whole = start == first and end == first + chunk.num_rows
             found.append(chunk if whole else chunk.slice(start - first, end - start))
             start = end
             position += 1
         return found
+
+    def _loaded(self, position: int) -> pa.RecordBatch:
+        chunk = self._chunks[position]
+        if isinstance(chunk, LazyChunk):
+            chunk = self._chunks[position] = chunk.load()
+        return chunk
 
     def release(self, stop: int) -> None:
         """Forgets whole chunks before row `stop`; positions stay as they are."""
@@ -65,7 +83,10 @@ class Rows:
         # Like carrying in addition: sixteen neighbours of one size class become one of the
         # next, so each row is copied a few times however small the appends are.
         while len(self._chunks) >= _MERGE_FAN:
-            tail = self._chunks[-_MERGE_FAN:]
+            last = self._chunks[-_MERGE_FAN:]
+            tail = [chunk for chunk in last if not isinstance(chunk, LazyChunk)]
+            if len(tail) < len(last):
+                return
             size = _size_class(tail[-1])
             if any(_size_class(chunk) != size for chunk in tail):
                 return
@@ -108,7 +129,7 @@ class VersionLog:
     def latest(self) -> Version:
         return self._versions[-1]
 
-    def append(self, chunks: Sequence[pa.RecordBatch], at_s: float) -> None:
+    def append(self, chunks: Sequence[Chunk], at_s: float) -> None:
         """Adds rows: a new version that shares the older rows with the last one."""
         rows = self.latest.rows
         rows.append(chunks)
