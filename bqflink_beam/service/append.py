@@ -116,6 +116,8 @@ class Appends:
         self._breaks = 0
         self._closed = False
         self._trouble = ""
+        self._passage = 0
+        self._passage_known = 0
         self._schemas = schemas or UpdatedSchemas()
         self._descriptors: dict[bytes, Any] = {}
 
@@ -197,7 +199,11 @@ class Appends:
     # --- requests, on gRPC's thread ---
 
     def _requests(self, call_id: int) -> Iterator[Any]:
-        """Yields the requests of one call; ends when the call is over or we are closed."""
+        """Yields the requests of one call; ends when the call is over or we are closed.
+
+        A request carries the writer schema when stream or schema have changed, and until
+        one of this passage is acknowledged: what a refused request said is not remembered.
+        """
         previous: tuple[str, bytes] | None = None
         while (ticket := self._taken(call_id)) is not None:
             request = _AppendRowsRequest(write_stream=ticket.stream)
@@ -206,9 +212,12 @@ class Appends:
             if previous is None:
                 request.trace_id = USER_AGENT
             if previous != (ticket.stream, ticket.descriptor):
+                previous = (ticket.stream, ticket.descriptor)
+                self._passage += 1
+            ticket.passage = self._passage
+            if self._passage_known != self._passage:
                 schema = request.proto_rows.writer_schema
                 schema.proto_descriptor.CopyFrom(self._descriptors[ticket.descriptor])
-                previous = (ticket.stream, ticket.descriptor)
             request.proto_rows.rows.serialized_rows.extend(ticket.rows)
             yield request
 
@@ -290,6 +299,9 @@ class Appends:
             offset = result.offset.value if result.HasField("offset") else None
             self._window.appended(offset, now_s)
             self._trouble = ""
+            if self._passage_known != ticket.passage:
+                self._passage_known = ticket.passage
+                self._recent.seen(ticket.stream)
         elif kind == "error" or response.row_errors:
             self._refused(ticket, response, now_s)
         else:

@@ -37,6 +37,7 @@ class Ticket:
     """One request under way; `result` is what its sender waits for.
 
     `maybe_applied`: a call broke while this flew, so the service may have its rows.
+    `passage`: which unbroken run of requests for one schema it was sent in.
     `refused_since_s`: when the service first refused it with an error worth another try.
     """
 
@@ -48,6 +49,7 @@ class Ticket:
         "landed",
         "maybe_applied",
         "offset",
+        "passage",
         "refused_since_s",
         "rows",
         "size",
@@ -71,6 +73,7 @@ class Ticket:
         self.error: BqflinkError | None = None
         self.landed: int | None = None
         self.maybe_applied = False
+        self.passage = 0
         self.refused_since_s: float | None = None
         self._wait = wait
 

@@ -7,6 +7,7 @@ therefore spread over several channels; each channel has a connection of its own
 
 import dataclasses
 import importlib.metadata
+import os
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from bqflink_beam.service.connection import Connection, is_loopback
 from bqflink_beam.service.status import CREDENTIALS_REFUSED, CREDENTIALS_UNAVAILABLE, Call, from_rpc
 
 USER_AGENT = f"bqflink_beam/{importlib.metadata.version('bqflink-beam')}"
+CALLER_HEADER = "x-bqflink-pid"
+"""Tells the embedded BigQuery which process to kill when a test asks for that; never sent to Google."""
 _LONG_CALLS_PER_CHANNEL_MAX = 50
 
 
@@ -125,9 +128,15 @@ class Channels:
 
     def _metadata(self, routing: str) -> tuple[tuple[str, str], ...]:
         name, _, value = routing.partition("=")
-        header = (("x-goog-request-params", f"{name}={urllib.parse.quote(value, safe='')}"),)
+        header: tuple[tuple[str, str], ...] = (
+            ("x-goog-request-params", f"{name}={urllib.parse.quote(value, safe='')}"),
+        )
         quota = self._connection.quota_project
-        return header + ((("x-goog-user-project", quota),) if quota else ())
+        if quota:
+            header += (("x-goog-user-project", quota),)
+        if self._connection.plaintext:
+            header += ((CALLER_HEADER, str(os.getpid())),)
+        return header
 
     def _made(self) -> grpc.Channel:
         connection = self._connection

@@ -1,6 +1,7 @@
 """One HTTP request to the BigQuery REST API, with its answer as JSON or as an error of ours."""
 
 import json
+import os
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ import requests
 import requests.adapters
 
 from bqflink_beam.errors import AccessDeniedError, ConfigError, PermanentError, TransientError
-from bqflink_beam.service.channel import USER_AGENT
+from bqflink_beam.service.channel import CALLER_HEADER, USER_AGENT
 from bqflink_beam.service.connection import Connection, is_loopback
 from bqflink_beam.service.status import Call, from_http, from_transport
 
@@ -57,7 +58,7 @@ class Rest:
                 f"{self.endpoint}/bigquery/v2{path}",
                 params={"prettyPrint": "false", **(query or {})},
                 data=None if body is None else json.dumps(body).encode(),
-                headers={"content-type": "application/json", **(headers or {})},
+                headers=self._headers(headers or {}),
                 timeout=(_CONNECT_S, deadline_s),
                 # Said per request, for a variable of the environment would win over the session.
                 verify=self._connection.ca_certificate or True,
@@ -84,6 +85,12 @@ class Rest:
             session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def _headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        headers = {"content-type": "application/json", **more}
+        if self._connection.rest_plaintext:
+            headers[CALLER_HEADER] = str(os.getpid())
+        return headers
 
     def _opened(self) -> requests.Session:
         with self._lock:

@@ -84,6 +84,7 @@ class StorageWrite:
 
         # A stream made by a call whose answer is lost holds no rows, and expires.
         made = _stream(self._retried(create, call, table.path))
+        self._recent.seen(table.path)
         self._recent.created(made.name)
         return made
 
@@ -118,7 +119,7 @@ class StorageWrite:
         call = self._call(f"finalize {stream}", stream, changes=True)
         request = _FinalizeRequest(name=stream)
         answer = self._retried(
-            lambda: self._unary(_FINALIZE, request, call, f"name={stream}"), call, stream
+            lambda: self._unary(_FINALIZE, request, call, f"name={stream}"), call, None
         )
         return int(answer.row_count)
 
@@ -147,7 +148,7 @@ class StorageWrite:
         request.offset.value = stop - 1
         try:
             self._retried(
-                lambda: self._unary(_FLUSH, request, call, f"write_stream={stream}"), call, stream
+                lambda: self._unary(_FLUSH, request, call, f"write_stream={stream}"), call, None
             )
         except AlreadyWrittenError:
             return  # An earlier flush went as far or further.
@@ -164,14 +165,17 @@ class StorageWrite:
             method, request, call=call, deadline_s=deadline_s, routing=routing
         )
 
-    def _retried(self, function: Callable[[], _T], call: status.Call, path: str) -> _T:
-        """Calls again what may be repeated; "not found" of what was just made is "not yet"."""
+    def _retried(self, function: Callable[[], _T], call: status.Call, young: str | None) -> _T:
+        """Calls again what may be repeated; "not found" of a `young` path is "not yet".
+
+        A stream that is flushed or finalized has taken rows before, so it is known.
+        """
 
         def once() -> _T:
             try:
                 return function()
             except (NotFoundError, StreamGoneError) as error:
-                if not self._recent.is_young(path):
+                if young is None or not self._recent.is_young(young):
                     raise
                 raise TransientError(
                     error.message, table=error.table, stream=error.stream, code="NOT_FOUND"

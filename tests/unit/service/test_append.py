@@ -401,6 +401,33 @@ def test_denied_stream_fails_all_its_requests_at_once(storage, appends):
     assert len(storage.calls) <= 3
 
 
+def test_schema_is_repeated_until_a_request_with_it_is_accepted(storage, appends):
+    storage.script.extend([refuse("INVALID_ARGUMENT"), refuse("INVALID_ARGUMENT")])
+    connection = appends()
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError):
+            connection.append(STREAM, DESCRIPTOR, [b"bad"], 0).result()
+
+    for offset in range(2):
+        connection.append(STREAM, DESCRIPTOR, [b"good"], offset).result()
+
+    carried = [request.proto_rows.HasField("writer_schema") for request in storage.requests]
+    assert carried == [True, True, True, False]
+    assert len(storage.calls) == 1
+
+
+def test_stream_that_has_taken_rows_is_not_excused_as_new(storage, appends):
+    recent = Recent(FakeClock())
+    recent.created(STREAM)
+    storage.script.extend([OK, refuse("NOT_FOUND")])
+    connection = appends(recent=recent)
+    connection.append(STREAM, DESCRIPTOR, [b"a"], 0).result()
+
+    with pytest.raises(StreamGoneError):
+        connection.append(STREAM, DESCRIPTOR, [b"b"], 1).result()
+    assert len(storage.requests) == 2
+
+
 @pytest.mark.parametrize("reaction", [refuse("NOT_FOUND"), end("NOT_FOUND")])
 def test_stream_that_was_just_made_may_not_be_known_yet(storage, appends, reaction):
     recent = Recent(FakeClock())

@@ -80,6 +80,27 @@ def test_what_was_just_made_is_young_for_a_minute():
     assert not recent.is_young("projects/p/datasets/d/tables/t")
 
 
+def test_streams_have_less_time_than_tables_to_appear():
+    clock = FakeClock()
+    recent = Recent(clock)
+    recent.created("projects/p/datasets/d/tables/t/streams/s")
+    clock.advance(11)
+
+    assert not recent.is_young("projects/p/datasets/d/tables/t/streams/s")
+
+
+def test_what_was_seen_is_not_young_any_more():
+    recent = Recent(FakeClock())
+    table, stream = "projects/p/datasets/d/tables/t", "projects/p/datasets/d/tables/t/streams/s"
+    recent.created(table)
+    recent.created(stream)
+
+    recent.seen(stream)
+
+    assert not recent.is_young(stream)
+    assert not recent.is_young(table)
+
+
 def test_memory_of_what_was_made_does_not_grow():
     clock = FakeClock()
     recent = Recent(clock)
