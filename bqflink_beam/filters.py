@@ -130,7 +130,9 @@ class Column:
     def startswith(self, prefix: str | bytes) -> Predicate:
         """The text (or the bytes) begins so; no character of it is a wildcard."""
         if isinstance(prefix, bytes):
-            return Predicate(f"STARTS_WITH({self.sql}, {literal(prefix)})")
+            # Bytes are ordered one by one, so those that begin so lie side by side.
+            after = _next_prefix(prefix)
+            return self >= prefix if after is None else (self >= prefix) & (self < after)
         if not isinstance(prefix, str):
             raise ConfigError(f"startswith needs text or bytes, got {shorten(prefix)}")
         # LIKE, for the service prunes clustered tables by it.
@@ -141,6 +143,12 @@ class Column:
         if other is None:
             raise ConfigError("NULL is not before or after anything; use is_null()")
         return Predicate(f"{self.sql} {operator} {literal(other)}")
+
+
+def _next_prefix(prefix: bytes) -> bytes | None:
+    """Returns the first bytes after all that begin with `prefix`; None if there are none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def col(path: str) -> Column:
