@@ -1,0 +1,15 @@
+import contextlib
+
+import pytest
+
+
+@pytest.fixture
+def opened():
+    """Opens things that are closed, whatever happens, when the test is over."""
+    with contextlib.ExitStack() as stack:
+
+        def register(thing):
+            stack.callback(thing.close)
+            return thing
+
+        yield register
