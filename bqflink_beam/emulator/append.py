@@ -46,9 +46,13 @@ class _Target:
     is_default: bool
     known_schema: TableSchema
     proto_schema: Any = None
-    arrow_schema: pa.Schema | None = None
+    arrow_schema_data: bytes | None = None
     decoder: RowDecoder | None = None
     decoder_schema: TableSchema | None = None
+
+    def forget_schema(self) -> None:
+        """A new destination, or a new schema, begins anew."""
+        self.proto_schema = self.arrow_schema_data = self.decoder = None
 
 
 class AppendConnection:
@@ -75,10 +79,7 @@ class AppendConnection:
         Raises:
             EndOfConnection: the request breaks the protocol, or its stream does not exist.
         """
-        try:
-            target, fresh = self._target(request)
-        except Refused as refused:
-            raise EndOfConnection(refused) from refused
+        target = self.open_target(request)
         response = AppendRowsResponse(write_stream=target.name)
         rows = 0
         try:
@@ -88,7 +89,7 @@ class AppendConnection:
                     f"{self._settings.append_bytes_max} bytes. Entity: {target.name}"
                 )
             faulty = Faulty()
-            offset, rows = self._append(target, fresh, request, faulty)
+            offset, rows = self._append(target, request, faulty)
             response.append_result.SetInParent()
             if offset is not None:
                 response.append_result.offset.value = offset
@@ -101,6 +102,28 @@ class AppendConnection:
             response.error.CopyFrom(status_of(refused))
         self._tell_of_new_schema(target, response)
         return response, rows
+
+    def open_target(self, request: Any) -> "_Target":
+        """Takes a request's stream and writer schema, which hold for the next ones even when
+        the request itself is refused.
+
+        Raises:
+            EndOfConnection: the stream does not exist, or cannot be switched to.
+        """
+        try:
+            target, fresh = self._target(request)
+        except Refused as refused:
+            raise EndOfConnection(refused) from refused
+        if fresh:
+            target.forget_schema()
+        kind = request.WhichOneof("rows")
+        if kind == "proto_rows" and request.proto_rows.HasField("writer_schema"):
+            target.forget_schema()
+            target.proto_schema = request.proto_rows.writer_schema.proto_descriptor
+        elif kind == "arrow_rows" and request.arrow_rows.HasField("writer_schema"):
+            target.forget_schema()
+            target.arrow_schema_data = request.arrow_rows.writer_schema.serialized_schema
+        return target
 
     def _target(self, request: Any) -> tuple[_Target, bool]:
         """Returns the target of a request, and whether it is another one than before."""
@@ -139,10 +162,8 @@ class AppendConnection:
         table = self._streams.table_of(state)
         return _Target(name, table, False, table.schema)
 
-    def _append(
-        self, target: _Target, fresh: bool, request: Any, faulty: Faulty
-    ) -> tuple[int | None, int]:
-        self._read_schema(target, fresh, request)
+    def _append(self, target: _Target, request: Any, faulty: Faulty) -> tuple[int | None, int]:
+        self._check_schema(target, request)
         offset = request.offset.value if request.HasField("offset") else None
         if target.is_default:
             if offset is not None:
@@ -167,21 +188,11 @@ class AppendConnection:
             change.append(reference, [chunk])
         return None, chunk.num_rows
 
-    def _read_schema(self, target: _Target, fresh: bool, request: Any) -> None:
+    def _check_schema(self, target: _Target, request: Any) -> None:
         kind = request.WhichOneof("rows")
-        if kind == "proto_rows" and request.proto_rows.HasField("writer_schema"):
-            descriptor = request.proto_rows.writer_schema.proto_descriptor
-            target.proto_schema, target.arrow_schema, target.decoder = descriptor, None, None
-        elif kind == "arrow_rows" and request.arrow_rows.HasField("writer_schema"):
-            target.arrow_schema = arrowrows.read_schema(
-                request.arrow_rows.writer_schema.serialized_schema
-            )
-            target.proto_schema = None
-        elif kind is None:
+        if kind is None:
             raise Refused(f"Rows must be specified. Entity: {target.name}")
-        elif (
-            fresh or (target.proto_schema if kind == "proto_rows" else target.arrow_schema) is None
-        ):
+        if (target.proto_schema if kind == "proto_rows" else target.arrow_schema_data) is None:
             raise Refused(
                 "A writer schema must be given in the first request for a stream. "
                 f"Entity: {target.name}"
@@ -212,9 +223,10 @@ class AppendConnection:
         schema = target.table.schema
         interpretations = self._interpretations(schema, request)
         if request.WhichOneof("rows") == "arrow_rows":
-            assert target.arrow_schema is not None
+            assert target.arrow_schema_data is not None
+            writer = arrowrows.read_schema(target.arrow_schema_data)
             data = request.arrow_rows.rows.serialized_record_batch
-            batch, missing = arrowrows.decode(target.arrow_schema, data, schema)
+            batch, missing = arrowrows.decode(writer, data, schema)
             absent: Mapping[str, list[bool] | None] = dict.fromkeys(missing)
         else:
             decoder = self._decoder(target, schema)

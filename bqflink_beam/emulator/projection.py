@@ -30,7 +30,7 @@ class Projection:
     ) -> None:
         fields = _select(schema.fields, selected)
         self.schema = TableSchema(fields)
-        self._timestamps = timestamps
+        self.timestamps = timestamps
         stored = types.arrow_schema(schema)
         self._positions = [stored.get_field_index(field.name) for field in fields]
         self.arrow_schema = pa.schema([self._served(field) for field in fields])
@@ -50,7 +50,7 @@ class Projection:
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def _served(self, field: Field) -> pa.Field:
-        return _replace_picos(field, types.arrow_field(field), self._timestamps)
+        return _served(field, types.arrow_field(field), self.timestamps)
 
     def _project(self, array: pa.Array, kind: pa.DataType) -> pa.Array:
         if array.type.equals(kind):
@@ -67,6 +67,8 @@ class Projection:
                 self._project(array.flatten(), kind.value_type),
                 type=kind,
             )
+        if pa.types.is_decimal(kind):
+            return array.cast(kind)
         return _cut_picos(array, kind)
 
 
@@ -102,23 +104,22 @@ def _select(fields: Sequence[Field], selected: Sequence[str]) -> tuple[Field, ..
     return tuple(chosen)
 
 
-def _replace_picos(field: Field, arrow: pa.Field, timestamps: str) -> pa.Field:
-    if not _has_picos(field) or timestamps == PICOS:
-        return arrow
-    kind: pa.DataType
+def _served(field: Field, stored: pa.Field, timestamps: str) -> pa.Field:
+    """Returns a column as it is served, where that differs from how it is stored."""
     if field.type == "STRUCT":
         kind = pa.struct(
-            [_replace_picos(inner, types.arrow_field(inner), timestamps) for inner in field.fields]
+            [_served(inner, types.arrow_field(inner), timestamps) for inner in field.fields]
         )
-    else:
+    elif types.is_picos(field) and timestamps != PICOS:
         kind = pa.timestamp("ns" if timestamps == NANOS else "us", tz="UTC")
-    if field.repeated:
-        kind = pa.list_(arrow.type.value_field.with_type(kind))
-    return arrow.with_type(kind)
-
-
-def _has_picos(field: Field) -> bool:
-    return types.is_picos(field) or any(_has_picos(inner) for inner in field.fields)
+    elif field.precision is not None and field.type in ("NUMERIC", "BIGNUMERIC"):
+        decimal = pa.decimal128 if field.type == "NUMERIC" else pa.decimal256
+        kind = decimal(field.precision, field.scale or 0)
+    else:
+        return stored
+    return stored.with_type(
+        pa.list_(stored.type.value_field.with_type(kind)) if field.repeated else kind
+    )
 
 
 def _cut_picos(texts: pa.Array, kind: pa.DataType) -> pa.Array:

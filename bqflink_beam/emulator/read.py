@@ -210,14 +210,16 @@ class ReadService:
             if options.HasField("sample_percentage")
             else chunks
         )
+        projection = Projection(schema, options.selected_fields, timestamps=_timestamps(asked))
         return Session(
             document["name"],
             ".".join(document["table"]),
             base,
-            Projection(schema, options.selected_fields, timestamps=_timestamps(asked)),
+            projection,
             _keeper(filterable, restriction) if restriction else None,
             asked,
             document["expire_s"],
+            responses.avro_encoder(asked, projection),
         )
 
     def _keep_document(self, session: Session, document: Mapping[str, Any] | None = None) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 from google.cloud.bigquery_storage_v1 import types as storage_types
 
+from bqflink_beam.emulator.avrorows import AvroEncoder
+from bqflink_beam.emulator.projection import Projection
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.sessions import Session
 from bqflink_beam.emulator.settings import Settings
@@ -23,8 +25,6 @@ def check_options(session: Any) -> None:
     options = session.read_options
     if session.data_format not in (_ARROW, _AVRO):
         raise Refused("request failed: data_format must be ARROW or AVRO")
-    if session.data_format == _AVRO:
-        raise Refused("request failed: the embedded BigQuery serves ARROW only")
     arrow = options.arrow_serialization_options
     if arrow.buffer_compression not in _BUFFER_CODECS:
         raise Refused("request failed: unknown buffer_compression")
@@ -38,8 +38,22 @@ def check_options(session: Any) -> None:
 
 def put_schema(message: Any, session: Session) -> None:
     """Puts the schema into a session's or a first response's message."""
-    message.arrow_schema.serialized_schema = (
-        session.projection.arrow_schema.serialize().to_pybytes()
+    if session.avro is not None:
+        message.avro_schema.schema = session.avro.schema_text
+    else:
+        schema = session.projection.arrow_schema
+        message.arrow_schema.serialized_schema = schema.serialize().to_pybytes()
+
+
+def avro_encoder(session: Any, projection: Projection) -> AvroEncoder | None:
+    """Returns what serializes the rows of a session that asks for Avro."""
+    if session.data_format != _AVRO:
+        return None
+    options = session.read_options.avro_serialization_options
+    return AvroEncoder(
+        projection.schema,
+        timestamps=projection.timestamps,
+        display_names=options.enable_display_name_attribute,
     )
 
 
@@ -61,12 +75,16 @@ def messages(
         for piece in _pieces(chunk, settings):
             stop = offset + piece.num_rows
             message = _ReadRowsResponse(row_count=piece.num_rows)
-            payload = _serialize(piece, codec)
+            payload = session.avro.encode(piece) if session.avro else _serialize(piece, codec)
             if whole:
                 message.uncompressed_byte_size = len(payload)
                 payload = pa.compress(payload, codec="lz4_raw", asbytes=True)
-            message.arrow_record_batch.serialized_record_batch = bytes(payload)
-            message.arrow_record_batch.row_count = piece.num_rows
+            if session.avro:
+                message.avro_rows.serialized_binary_rows = bytes(payload)
+                message.avro_rows.row_count = piece.num_rows
+            else:
+                message.arrow_record_batch.serialized_record_batch = bytes(payload)
+                message.arrow_record_batch.row_count = piece.num_rows
             message.stats.progress.at_response_start = offset / total
             message.stats.progress.at_response_end = stop / total
             message.throttle_state.throttle_percent = throttle_percent()

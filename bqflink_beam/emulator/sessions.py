@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bqflink_beam.emulator.avrorows import AvroEncoder
 from bqflink_beam.emulator.projection import Projection
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.versions import Rows
@@ -43,12 +44,14 @@ class Session:
         keep: Keep | None,
         options: Any,
         expire_s: float,
+        avro: AvroEncoder | None,
     ) -> None:
         self.name = name
         self.table = table
         self.projection = projection
         self.options = options
         self.expire_s = expire_s
+        self.avro = avro
         self.streams: dict[str, Stream] = {}
         self._base: Rows = base
         self._keep = keep

@@ -1,5 +1,8 @@
 """Storage Write v1: the gRPC methods."""
 
+import contextlib
+import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,13 +159,46 @@ class WriteService:
     def append_rows(self, requests: Iterator[bytes], call: RpcCall) -> Iterator[bytes]:
         self._faults.count("AppendRows.connections")
         connection = AppendConnection(self._store, self.streams, self._settings)
-        for data in requests:
+        for data in self._until_idle(requests):
             request = parse(AppendRowsRequest, data)
             name = connection.target_name(request)
             acting = self._faults.arrive(
                 "AppendRows", table=_table_name(name), stream=name, call=call
             )
             yield self._answer(connection, request, len(data), name, acting)
+
+    def _until_idle(self, requests: Iterator[bytes]) -> Iterator[bytes]:
+        """Yields requests until none has come for as long as the settings allow.
+
+        Raises:
+            Refused: ABORTED, in the service's words.
+        """
+        idle_s = self._settings.idle_close_s
+        if idle_s is None:
+            yield from requests
+            return
+        # gRPC's iterator has no time-out, so another thread waits in it; it ends with the call.
+        waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+        def feed() -> None:
+            with contextlib.suppress(grpc.RpcError):
+                for data in requests:
+                    waiting.put(data)
+            waiting.put(None)
+
+        threading.Thread(target=feed, name="bigquery-append", daemon=True).start()
+        while True:
+            try:
+                data = waiting.get(timeout=idle_s)
+            except queue.Empty:
+                raise Refused(
+                    "Closing the stream because connection has been inactive for "
+                    f"{idle_s:g} seconds.",
+                    code="ABORTED",
+                ) from None
+            if data is None:
+                return
+            yield data
 
     def _answer(
         self, connection: AppendConnection, request: Any, size: int, name: str, acting: Acting
@@ -180,6 +216,7 @@ class WriteService:
         except Injected as injected:
             if not injected.in_band:
                 raise
+            connection.open_target(request)
             response = storage_types.AppendRowsResponse.pb()(
                 write_stream=name, error=status_of(injected)
             )

@@ -16,6 +16,7 @@ from bqflink_beam.testing.conformance.appends import (
     OffsetConformance,
     WriterSchemaConformance,
 )
+from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
 from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
 from bqflink_beam.testing.conformance.reads import (
     ArrowSchemaConformance,
@@ -55,6 +56,8 @@ class ReadConformance(
     SplitConformance,
     SelectionConformance,
     ArrowSchemaConformance,
+    AvroConformance,
+    ParameterConformance,
 ):
     """Storage Read: everything that resuming and splitting stand on."""
 
