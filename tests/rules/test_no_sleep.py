@@ -9,8 +9,12 @@ from tests.rules.source import all_sources, package_sources
 _FILE_LINES_MAX = 600
 _FUNCTION_LINES_MAX = 70
 _CLOCK = "bqflink_beam.clock"
-# A clock that a test owns needs chance that repeats.
-_CHANCE_BESIDES = {_CLOCK: ("time", "random"), "bqflink_beam.testing.clock": ("random",)}
+_CHANCE_BESIDES = {
+    _CLOCK: ("time", "random"),
+    # Chance that repeats: from a fixed seed, and from one that the clock's chance gave.
+    "bqflink_beam.testing.clock": ("random",),
+    "bqflink_beam.emulator.read": ("random",),
+}
 _NOW = {"now", "utcnow", "today"}
 
 _PACKAGE = pytest.mark.parametrize("source", package_sources(), ids=str)
