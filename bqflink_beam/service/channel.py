@@ -18,7 +18,14 @@ import grpc
 
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.service.connection import Connection, is_loopback
-from bqflink_beam.service.status import CREDENTIALS_REFUSED, CREDENTIALS_UNAVAILABLE, Call, from_rpc
+from bqflink_beam.service.patience import Patience
+from bqflink_beam.service.status import (
+    CREDENTIALS_REFUSED,
+    CREDENTIALS_UNAVAILABLE,
+    Call,
+    from_rpc,
+    never_sent,
+)
 
 USER_AGENT = f"bqflink_beam/{importlib.metadata.version('bqflink-beam')}"
 CALLER_HEADER = "x-bqflink-pid"
@@ -41,6 +48,7 @@ class Channels:
     def __init__(self, connection: Connection, credentials: Callable[[], Any]) -> None:
         self._connection = connection
         self._credentials = credentials
+        self.patience = Patience(connection.storage_address)
         self._lock = threading.Lock()
         self._loads: dict[grpc.Channel, int] = {}
         self._closed = False
@@ -66,9 +74,16 @@ class Channels:
             response_deserializer=method.response.FromString,
         )
         try:
-            return stub(request, timeout=deadline_s, metadata=self._metadata(routing))
+            response = stub(request, timeout=deadline_s, metadata=self._metadata(routing))
         except grpc.RpcError as error:
-            raise from_rpc(error, call) from error
+            meaning = from_rpc(error, call)
+            if never_sent(error):
+                self.patience.unreachable(meaning)
+            else:
+                self.patience.answered()
+            raise meaning from error
+        self.patience.answered()
+        return response
 
     def server_stream(
         self, method: Method, request: Any, *, deadline_s: float, routing: str

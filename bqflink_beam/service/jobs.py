@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from bqflink_beam import retry
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.errors import ConfigError, NotFoundError, OutcomeUnknownError
 from bqflink_beam.retry import DEFAULT_BACKOFF, Backoff
@@ -126,11 +125,10 @@ class RestJobs:
     ) -> dict[str, Any]:
         call = status.Call(what=what, endpoint=self._rest.endpoint, changes=changes)
         # An insert may be repeated: a second one under the same id is refused.
-        return retry.call(
+        return self._rest.patience.retried(
             lambda: self._rest.request(
                 method, path, call=call, deadline_s=_REQUEST_S, query=query, body=body
             ),
-            idempotent=True,
             what=what,
             backoff=self._backoff,
             clock=self._clock,

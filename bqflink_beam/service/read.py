@@ -6,7 +6,6 @@ import grpc
 import pyarrow as pa
 from google.cloud.bigquery_storage_v1 import types
 
-from bqflink_beam import retry
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.errors import BqflinkError, NotFoundError, PermanentError, TransientError
 from bqflink_beam.retry import DEFAULT_BACKOFF, Backoff
@@ -77,8 +76,11 @@ class StorageRead:
                 raise TransientError(error.message, table=str(table), code="NOT_FOUND") from error
 
         # A session whose answer was lost costs nothing and expires.
-        made = retry.call(
-            create, idempotent=True, what=call.what, backoff=self._backoff, clock=self._clock
+        made = self._channels.patience.retried(
+            create,
+            what=call.what,
+            backoff=self._backoff,
+            clock=self._clock,
         )
         return ReadSession(
             name=made.name,

@@ -14,7 +14,8 @@ import requests.adapters
 from bqflink_beam.errors import AccessDeniedError, ConfigError, PermanentError, TransientError
 from bqflink_beam.service.channel import CALLER_HEADER, USER_AGENT
 from bqflink_beam.service.connection import Connection, is_loopback
-from bqflink_beam.service.status import Call, from_http, from_transport
+from bqflink_beam.service.patience import Patience
+from bqflink_beam.service.status import Call, from_http, from_transport, is_refused
 
 _CONNECT_S = 10.0
 _CONNECTIONS_MAX = 32
@@ -27,6 +28,7 @@ class Rest:
     def __init__(self, connection: Connection, credentials: Callable[[], Any]) -> None:
         self._connection = connection
         self._credentials = credentials
+        self.patience = Patience(connection.rest_url)
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
         self._closed = False
@@ -65,7 +67,10 @@ class Rest:
                 allow_redirects=False,
             )
         except requests.exceptions.RequestException as error:
-            raise from_transport(error, call) from error
+            meaning = from_transport(error, call)
+            if is_refused(error):
+                self.patience.unreachable(meaning)
+            raise meaning from error
         except google.auth.exceptions.TransportError as error:
             raise TransientError(
                 f"{call.what}: no token to be had: {error}", table=call.table, code="UNAVAILABLE"
@@ -76,6 +81,7 @@ class Rest:
                 table=call.table,
                 code="UNAUTHENTICATED",
             ) from error
+        self.patience.answered()
         return _parsed(answer, call)
 
     def close(self) -> None:

@@ -293,8 +293,7 @@ def from_transport(error: Exception, call: Call) -> BqflinkError:
             "(ca_certificate=)?",
             table=call.table,
         )
-    # ConnectTimeout is a ConnectionError too; a connection that broke later is one as well.
-    if isinstance(error, requests.exceptions.ConnectTimeout) or _refused(error):
+    if is_refused(error):
         return _made(
             TransientError,
             f"{text}: cannot connect (is the endpoint right, and up?)",
@@ -306,7 +305,11 @@ def from_transport(error: Exception, call: Call) -> BqflinkError:
     return _made(kind, f"{text}: no answer ({type(error).__name__})", call, "UNAVAILABLE", None)
 
 
-def _refused(error: Exception) -> bool:
+def is_refused(error: Exception) -> bool:
+    """Tells whether an HTTP request failed before any byte of it left this machine."""
+    # ConnectTimeout is a ConnectionError too; a connection that broke later is one as well.
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return True
     words = ("NewConnectionError", "NameResolutionError", "Connection refused")
     return isinstance(error, requests.exceptions.ConnectionError) and any(
         word in repr(error) for word in words

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from bqflink_beam import retry
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.errors import ConflictError, NotFoundError
 from bqflink_beam.names import TableReference
@@ -106,11 +105,10 @@ class RestTables:
             changes=method != "GET",
             table=str(table),
         )
-        return retry.call(
+        return self._rest.patience.retried(
             lambda: self._rest.request(
                 method, path, call=call, deadline_s=_REQUEST_S, body=body, headers=headers
             ),
-            idempotent=True,
             what=what,
             backoff=self._backoff,
             clock=self._clock,

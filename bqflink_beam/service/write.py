@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 
 from google.cloud.bigquery_storage_v1 import types
 
-from bqflink_beam import retry
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.errors import (
     AlreadyWrittenError,
@@ -181,8 +180,11 @@ class StorageWrite:
                     error.message, table=error.table, stream=error.stream, code="NOT_FOUND"
                 ) from error
 
-        return retry.call(
-            once, idempotent=True, what=call.what, backoff=self._backoff, clock=self._clock
+        return self._channels.patience.retried(
+            once,
+            what=call.what,
+            backoff=self._backoff,
+            clock=self._clock,
         )
 
     def _call(self, what: str, path: str, *, changes: bool) -> status.Call:

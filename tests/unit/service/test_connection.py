@@ -8,6 +8,7 @@ import pytest
 from bqflink_beam.errors import ConfigError, TransientError
 from bqflink_beam.names import TableReference
 from bqflink_beam.retry import Backoff
+from bqflink_beam.service.channel import Channels
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.service.credentials import (
     AccessToken,
@@ -17,8 +18,13 @@ from bqflink_beam.service.credentials import (
     ServiceAccountFile,
     ServiceAccountJson,
 )
+from bqflink_beam.service.recent import Recent
+from bqflink_beam.service.rest import Rest
+from bqflink_beam.service.tables import RestTables
+from bqflink_beam.service.write import StorageWrite
+from bqflink_beam.testing.clock import FakeClock
 from tests.unit.service.scripted_rest import ScriptedRest
-from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage
+from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage, end
 
 _TABLE = TableReference("p", "d", "t")
 
@@ -248,13 +254,6 @@ def test_plaintext_server_taken_for_tls_is_a_config_error_at_once(storage, opene
 
 
 def test_unreachable_endpoints_end_in_one_error_that_names_them(unreachable, opened):
-    from bqflink_beam.service.channel import Channels
-    from bqflink_beam.service.recent import Recent
-    from bqflink_beam.service.rest import Rest
-    from bqflink_beam.service.tables import RestTables
-    from bqflink_beam.service.write import StorageWrite
-    from bqflink_beam.testing.clock import FakeClock
-
     connection = Connection(
         storage_endpoint=f"127.0.0.1:{unreachable}",
         rest_endpoint=f"http://127.0.0.1:{unreachable}",
@@ -273,6 +272,58 @@ def test_unreachable_endpoints_end_in_one_error_that_names_them(unreachable, ope
         with pytest.raises(TransientError, match=f"127.0.0.1:{unreachable}.*endpoint right"):
             attempt()
         assert len(clock.slept) > 2
+
+
+def test_endpoint_that_has_never_answered_is_given_up_soon_and_said_so(unreachable, opened, caplog):
+    connection = Connection(storage_endpoint=f"127.0.0.1:{unreachable}", plaintext=True)
+    clock = FakeClock()
+    write = StorageWrite(
+        opened(Channels(connection, lambda: None)),
+        Recent(clock),
+        backoff=Backoff(budget_s=600.0),
+        clock=clock,
+    )
+
+    with pytest.raises(TransientError):
+        write.get_stream(DEFAULT)
+
+    assert 5.0 < sum(clock.slept) <= 20.0
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert f"127.0.0.1:{unreachable}" in warnings[0]
+
+
+def test_endpoint_that_has_answered_before_is_waited_for(storage, opened):
+    clock = FakeClock()
+    write = StorageWrite(
+        opened(Channels(storage.connection, lambda: None)),
+        Recent(clock),
+        backoff=Backoff(budget_s=200.0),
+        clock=clock,
+    )
+    write.get_stream(DEFAULT)
+    storage.stop()
+
+    with pytest.raises(TransientError):
+        write.get_stream(DEFAULT)
+
+    assert sum(clock.slept) > 150.0
+
+
+def test_endpoint_that_answers_for_the_first_time_gets_its_whole_time(storage, opened):
+    clock = FakeClock()
+    write = StorageWrite(
+        opened(Channels(storage.connection, lambda: None)),
+        Recent(clock),
+        backoff=Backoff(budget_s=200.0),
+        clock=clock,
+    )
+    storage.unary_script.extend([end("UNAVAILABLE")] * 1000)
+
+    with pytest.raises(TransientError):
+        write.get_stream(DEFAULT)
+
+    assert sum(clock.slept) > 150.0
 
 
 @pytest.fixture
