@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from google.cloud.bigquery_storage_v1 import types as storage_types
 
-from bqflink_beam.emulator import arrowrows, defaults, types
+from bqflink_beam.emulator import arrowrows, cdc, defaults, types
 from bqflink_beam.emulator.checks import Faulty, check_batch
 from bqflink_beam.emulator.protorows import RowDecoder
 from bqflink_beam.emulator.refused import Refused
@@ -49,10 +49,12 @@ class _Target:
     arrow_schema_data: bytes | None = None
     decoder: RowDecoder | None = None
     decoder_schema: TableSchema | None = None
+    takes_changes: bool = False
 
     def forget_schema(self) -> None:
         """A new destination, or a new schema, begins anew."""
         self.proto_schema = self.arrow_schema_data = self.decoder = None
+        self.takes_changes = False
 
 
 class AppendConnection:
@@ -185,7 +187,10 @@ class AppendConnection:
             return self._streams.append(target.name, offset, chunk), chunk.num_rows
         reference, _ = parse_stream(target.name)
         with self._store.transaction() as change:
-            change.append(reference, [chunk])
+            if target.takes_changes:
+                change.merge(target.table, chunk)
+            else:
+                change.append(reference, [chunk])
         return None, chunk.num_rows
 
     def _check_schema(self, target: _Target, request: Any) -> None:
@@ -207,6 +212,7 @@ class AppendConnection:
             or target.table.partitioned_by_ingestion
             or self._store.journal is not None
             or self._interpretations(schema, request)
+            or cdc.wants_changes(target.proto_schema)
         ):
             return None
         decoder = self._decoder(target, schema)
@@ -215,7 +221,12 @@ class AppendConnection:
 
     def _decoder(self, target: _Target, schema: TableSchema) -> RowDecoder:
         if target.decoder is None or target.decoder_schema is not schema:
-            target.decoder = RowDecoder(target.proto_schema, schema)
+            extra: tuple[Field, ...] = ()
+            if cdc.wants_changes(target.proto_schema) and not _has_change_columns(schema):
+                cdc.check_table(target.table, is_default=target.is_default)
+                extra = cdc.CHANGE_FIELDS
+            target.takes_changes = bool(extra)
+            target.decoder = RowDecoder(target.proto_schema, schema, extra=extra)
             target.decoder_schema = schema
         return target.decoder
 
@@ -237,6 +248,8 @@ class AppendConnection:
                 for name in interpretations
             }
         batch = self._fill_defaults(schema, batch, interpretations, absent)
+        if target.takes_changes:
+            return cdc.check_changes(target.table, batch, faulty)
         return check_batch(schema, batch, faulty)
 
     def _interpretations(self, schema: TableSchema, request: Any) -> dict[str, Field]:
@@ -284,6 +297,10 @@ class AppendConnection:
             if schema != target.known_schema:
                 response.updated_schema.CopyFrom(types.schema_to_proto(schema))
             target.known_schema = schema
+
+
+def _has_change_columns(schema: TableSchema) -> bool:
+    return any(field.name.upper() == types.CHANGE_TYPE for field in schema)
 
 
 class _RowErrors(Exception):

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from bqflink_beam.clock import Clock
+from bqflink_beam.emulator import cdc
 from bqflink_beam.emulator.table import Snapshot, StoredTable, with_partition
 from bqflink_beam.emulator.transaction import Operation, Transaction, not_found, table_key
 from bqflink_beam.emulator.versions import Rows
@@ -246,6 +247,11 @@ class Store:
 
     def _apply_replace(self, operation: Operation) -> None:
         self._table_of(operation).log.replace(operation.chunks, operation.at_s)
+
+    def _apply_merge(self, operation: Operation) -> None:
+        table = self._table_of(operation)
+        for changes in operation.chunks:
+            table.log.replace(cdc.merge(table, changes), operation.at_s)
 
     def _apply_put_document(self, operation: Operation) -> None:
         kind, key = operation.key

@@ -53,7 +53,8 @@ class StoredTable:
     """One table, for as long as it exists; a table made again under the name is another one.
 
     Do not change anything through it but by `append` and `replace`; metadata changes go
-    through `Store.update_table`.
+    through `Store.update_table`. `change_sequences` holds the newest sequence number of
+    each primary key that changes have named.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class StoredTable:
         self.reference = reference
         self.uid = uid
         self.log = VersionLog(int(resource["creationTime"]) / 1000, home.time_travel_s)
+        self.change_sequences: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._latest: Snapshot | None = None
         self.set_resource(resource)
 

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.table import StoredTable, with_partition
@@ -138,6 +140,11 @@ class Transaction:
     def replace(self, table: StoredTable | TableReference, chunks: Sequence[Chunk]) -> None:
         """Puts other rows in the place of all rows."""
         self._rows("replace", table, chunks)
+
+    def merge(self, table: StoredTable, changes: pa.RecordBatch) -> None:
+        """Applies upserts and deletes, rows with change columns; see `cdc.merge`."""
+        key, uid = self._key(table)
+        self._stage("merge", (*key, uid), chunks=(changes,))
 
     def put_document(self, kind: str, key: str, document: dict[str, Any]) -> None:
         """Stores a JSON document; it must not be changed afterwards."""

@@ -17,6 +17,7 @@ from bqflink_beam.testing.conformance.appends import (
     WriterSchemaConformance,
 )
 from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
+from bqflink_beam.testing.conformance.changes import ChangeConformance
 from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
 from bqflink_beam.testing.conformance.reads import (
     ArrowSchemaConformance,
@@ -46,6 +47,7 @@ class WriteConformance(
     MissingValueConformance,
     ProtoValueConformance,
     ArrowValueConformance,
+    ChangeConformance,
 ):
     """Storage Write: everything that delivery stands on."""
 
