@@ -183,10 +183,15 @@ def _class_field(name: str, hint: Any, path: str) -> Field:
         inner = typing.get_args(inner)[0]
     if _has_fields(inner):
         return Field(name=name, type="STRUCT", mode=mode, fields=_class_fields(inner, f"{path}."))
-    return Field(name=name, type=_class_kind(inner, path), mode=mode)
+    return Field(name=name, type=type_of(inner, path), mode=mode)
 
 
-def _class_kind(kind: Any, path: str) -> str:
+def type_of(kind: Any, path: str) -> str:
+    """Returns the column type for values of one class.
+
+    Raises:
+        ConfigError: there is none; `path` is the column named.
+    """
     kind = typing.get_origin(kind) or kind
     if kind in _CLASSES:
         return _CLASSES[kind]
