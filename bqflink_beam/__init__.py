@@ -13,9 +13,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bqflink_beam.codec.values import Interval as Interval
+    from bqflink_beam.codec.values import Range as Range
     from bqflink_beam.errors import BqflinkError as BqflinkError
     from bqflink_beam.errors import ConfigError as ConfigError
     from bqflink_beam.errors import RowError as RowError
+    from bqflink_beam.filters import Predicate as Predicate
+    from bqflink_beam.filters import col as col
+    from bqflink_beam.filters import partitions as partitions
     from bqflink_beam.names import TableReference as TableReference
     from bqflink_beam.schema.model import Field as Field
     from bqflink_beam.schema.model import TableSchema as TableSchema
@@ -49,7 +54,10 @@ _HOMES = {
     "FailedRow": "transforms.failed",
     "Field": "schema.model",
     "Impersonate": "service.credentials",
+    "Interval": "codec.values",
     "LostStream": "write.flush",
+    "Predicate": "filters",
+    "Range": "codec.values",
     "ReadFromBigQueryStorage": "transforms.read",
     "RowError": "errors",
     "ServiceAccountFile": "service.credentials",
@@ -57,6 +65,8 @@ _HOMES = {
     "TableReference": "names",
     "TableSchema": "schema.model",
     "WriteToBigQueryStorage": "transforms.write",
+    "col": "filters",
+    "partitions": "filters",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

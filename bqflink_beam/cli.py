@@ -135,6 +135,26 @@ def flink_job_server(
         )
 
 
+@main.command("flink-worker-pool")
+@click.option("--port", default=50000, show_default=True, help="Port to be asked for workers on.")
+@click.option(
+    "--script",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Only write the worker's start script, for --environment_type=PROCESS.",
+)
+def flink_worker_pool(port: int, script: pathlib.Path | None) -> None:
+    """Run Python workers for Flink without Docker, beside a TaskManager, until stopped."""
+    from bqflink_beam.flink.worker import write_worker_script
+    from bqflink_beam.flink.worker_pool import serve_worker_pool
+
+    if script is not None:
+        written = write_worker_script(script).resolve()
+        click.echo(f"--environment_type=PROCESS --environment_options=process_command={written}")
+        return
+    _stop_on_sigterm()
+    serve_worker_pool(port, click.echo)
+
+
 @main.command("flink-options")
 @click.option("--explain", is_flag=True, help="Say for each option what goes wrong without it.")
 def flink_options(explain: bool) -> None:
@@ -147,6 +167,14 @@ def flink_options(explain: bool) -> None:
                 textwrap.fill(option.reason, 88, initial_indent="# ", subsequent_indent="# ")
             )
         click.echo(option.flag)
+
+
+@main.command("types")
+def types_page() -> None:
+    """Print what each column type takes and gives, as docs/types.md."""
+    from bqflink_beam.transforms.types_page import page
+
+    click.echo(page(), nl=False)
 
 
 def _say(text: str) -> None:

@@ -9,12 +9,13 @@ import pytest
 _PUBLIC = {
     "bqflink_beam": """
         AccessToken Anonymous ApplicationDefault AtLeastOnce BqflinkError CommitReport
-        ConfigError Connection CreateTable ExactlyOnce FailedRow Field Impersonate LostStream
-        ReadFromBigQueryStorage RowError ServiceAccountFile ServiceAccountJson TableReference
-        TableSchema WriteToBigQueryStorage
+        ConfigError Connection CreateTable ExactlyOnce FailedRow Field Impersonate
+        Interval LostStream Predicate Range ReadFromBigQueryStorage RowError
+        ServiceAccountFile ServiceAccountJson TableReference TableSchema
+        WriteToBigQueryStorage col partitions
     """,
     "bqflink_beam.flink": """
-        FlinkJobServer local_flink_options resolve_class_path write_thin_jar
+        FlinkJobServer FlinkWorkerPool local_flink_options resolve_class_path write_thin_jar
     """,
     "bqflink_beam.testing": """
         Emulator FakeClock Fault Settings
