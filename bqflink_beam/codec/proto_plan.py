@@ -92,15 +92,18 @@ def compile_encoder(
 
 def _check(column: Column, value: str, convert: str, exact: str) -> list[str]:
     field = column.field
-    if rows.never_null(field):
-        inner = _check_value(column, value, convert, exact)
-        return [
-            f"if {value} is None: raise RowError('NULL in a REQUIRED column')",
-            f"if {value} is ABSENT: {value} = None",
-            "else:",
-            *(f" {line}" for line in inner),
-        ]
-    return _check_value(column, value, convert, exact)
+    inner = _check_value(column, value, convert, exact)
+    if not field.required:
+        return inner
+    null = [f"if {value} is None: raise RowError('NULL in a REQUIRED column')"]
+    if not rows.never_null(field):
+        return null + inner
+    return [
+        *null,
+        f"if {value} is ABSENT: {value} = None",
+        "else:",
+        *(f" {line}" for line in inner),
+    ]
 
 
 def _check_value(column: Column, value: str, convert: str, exact: str) -> list[str]:

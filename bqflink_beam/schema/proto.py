@@ -131,7 +131,10 @@ def _add_fields(
     fields: tuple[Field, ...],
 ) -> None:
     for number, (field, name) in enumerate(zip(fields, wire_names(fields), strict=True), 1):
-        proto = message.field.add(name=name, number=number, label=_label(field))
+        # Never required: upb cannot build a message with more than 63 such fields. The
+        # encoders see to it, and the service does again.
+        label = _Proto.LABEL_REPEATED if field.repeated else _Proto.LABEL_OPTIONAL
+        proto = message.field.add(name=name, number=number, label=label)
         # Without it protobuf derives one, and foo_bar and fooBar derive the same.
         proto.json_name = name
         if name != field.name.lower():
@@ -144,15 +147,6 @@ def _add_fields(
             proto.type = _wire_type(field)
             if field.repeated and proto.type in _PACKED:
                 proto.options.packed = True
-
-
-def _label(field: Field) -> Any:
-    if field.repeated:
-        return _Proto.LABEL_REPEATED
-    # The service fills in a default, so a required column that has one may be missing.
-    if field.required and field.default_value_expression is None:
-        return _Proto.LABEL_REQUIRED
-    return _Proto.LABEL_OPTIONAL
 
 
 def _wire_type(field: Field) -> Any:

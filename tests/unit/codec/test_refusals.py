@@ -10,39 +10,14 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
-from bqflink_beam.codec.avro import RecordDecoder, RecordEncoder
-from bqflink_beam.codec.json import LineDecoder, LineEncoder
-from bqflink_beam.codec.proto import RowDecoder, RowEncoder
 from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import ConfigError, RowError
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
+from tests.unit.codec.ways import CODECS, arrow, avro, ndjson, proto
 
 UTC = datetime.timezone.utc
 civil = datetime.datetime.fromisoformat
-
-
-def proto(schema, row, **options):
-    encoder = RowEncoder(schema, **options)
-    return RowDecoder(schema, encoder.descriptor).decode(encoder.encode(row))
-
-
-def arrow(schema, row, **options):
-    encoder = BatchEncoder(schema, **options)
-    return BatchDecoder(encoder.arrow_schema).rows(encoder.encode([row]))[0]
-
-
-def avro(schema, row, **options):
-    encoder = RecordEncoder(schema, **options)
-    return RecordDecoder(encoder.avro_schema).decode(encoder.encode(row))
-
-
-def ndjson(schema, row, **options):
-    return LineDecoder(schema).decode(LineEncoder(schema, **options).encode(row))
-
-
-CODECS = [proto, arrow, avro, ndjson]
 
 
 def column(kind, **facts):
