@@ -53,8 +53,12 @@ def stream(server, tap, **pace):
 
 def run(flink_server, server, build, expected, **options):
     """Runs until all expected rows are visible and all faults have happened."""
+
+    def complete():
+        return missing_and_extra(server.visible_rows(TABLE), expected)[0] == 0
+
     with streaming_job(flink_server, build, **options):
-        wait_until(lambda: server.row_count(TABLE) >= len(expected) and happened(server))
+        wait_until(lambda: happened(server) and complete())
         # Time for more checkpoints, so that a second flush of anything would show.
         wait_until(lambda: server.row_count(TABLE) > len(expected), budget_s=4)
     assert happened(server), "each fault of the scenario must have happened"
@@ -154,16 +158,16 @@ def slow_checkpoints(server, tap):
     return build
 
 
-# From the fifth flush on, three flush bundles in a row (of two streams) crash after they took effect.
-QUICK_RESTARTS = Fault(method="FlushRows", when="after", nth=5, times=6, code="PERMISSION_DENIED")
+# From the fifth flush on, six bundles in a row (of two streams) crash after their flushes took effect.
+QUICK_RESTARTS = Fault(method="FlushRows", when="after", nth=5, times=12, code="PERMISSION_DENIED")
 
 
 def test_restarts_in_quick_succession_double_nothing(flink_server, server):
     server.faults.add(QUICK_RESTARTS)
-    tap = Tap("quick", 400)
+    tap = Tap("quick", 500)
 
     found = run(
-        flink_server, server, slow_checkpoints(server, tap), rows_of(2, 400), interval_ms=3000
+        flink_server, server, slow_checkpoints(server, tap), rows_of(2, 500), interval_ms=3000
     )
 
     assert found == (0, 0)
@@ -172,13 +176,13 @@ def test_restarts_in_quick_succession_double_nothing(flink_server, server):
 def test_control_with_default_buffers_quick_restarts_double_rows(flink_server, server, monkeypatch):
     monkeypatch.setattr(pipeline_check, "require", lambda *args, **kwargs: None)
     server.faults.add(QUICK_RESTARTS)
-    tap = Tap("quick control", 400)
+    tap = Tap("quick control", 500)
 
     missing, extra = run(
         flink_server,
         server,
         slow_checkpoints(server, tap),
-        rows_of(2, 400),
+        rows_of(2, 500),
         interval_ms=3000,
         num_concurrent_checkpoints=None,
         min_pause_between_checkpoints=None,
