@@ -1,6 +1,7 @@
 """Default-stream connections: few, shared by tables, more only under load."""
 
 import collections
+import threading
 
 import pytest
 from google.cloud.bigquery_storage_v1 import types
@@ -14,11 +15,15 @@ from bqflink_beam.service.recent import Recent
 from bqflink_beam.service.write import StorageWrite
 from bqflink_beam.testing.clock import FakeClock
 from tests.unit.service.scripted_storage import (
+    CUT_BEFORE,
     DEFAULT,
     DESCRIPTOR,
+    LOST_ANSWER,
+    OK,
     SILENCE,
     React,
     end,
+    refuse,
 )
 
 
@@ -103,6 +108,41 @@ def test_closed_pool_leaves_nobody_waiting_and_takes_no_more(storage, pool):
     with pytest.raises(PermanentError, match="closed"):
         pool.send(DEFAULT, DESCRIPTOR, [b"a"])
     assert pool.connections == 0
+
+
+def test_last_client_to_close_ends_the_pools_threads(storage):
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name == "bqflink-append"]
+
+    before = threads()
+    client = storage.connection.open()
+    client.pool.send(DEFAULT, DESCRIPTOR, [b"a"]).result()
+
+    client.close()
+
+    assert threads() == before
+
+
+def test_many_threads_and_breaking_calls_lose_no_row(storage, pool):
+    storage.script.extend([OK, OK, LOST_ANSWER, OK, CUT_BEFORE, OK, refuse("INTERNAL")] * 20)
+    failed = []
+
+    def send(thread):
+        tickets = [
+            pool.send(stream_of(f"t{n % 3}"), DESCRIPTOR, [b"%d.%d" % (thread, n)])
+            for n in range(50)
+        ]
+        failed.extend(ticket for ticket in tickets if ticket.result() is not None)
+
+    senders = [threading.Thread(target=send, args=(thread,)) for thread in range(8)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join(60)
+
+    landed = {row for rows in storage.streams.values() for row in rows}
+    assert failed == []
+    assert landed == {b"%d.%d" % (thread, n) for thread in range(8) for n in range(50)}
 
 
 def test_clients_of_one_connection_share_the_pool(storage, opened):

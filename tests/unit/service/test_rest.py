@@ -297,7 +297,9 @@ def test_server_that_is_not_bigquery_is_told_apart_from_a_missing_table(rest, ta
     assert not isinstance(caught.value, NotFoundError)
 
 
-@pytest.mark.parametrize("answer", [(200, "<html>login</html>"), (302, ""), (200, [])])
+@pytest.mark.parametrize(
+    "answer", [(200, "<html>login</html>"), (302, "", {"location": "/login"}), (200, [])]
+)
 def test_page_instead_of_json_is_an_error_not_an_empty_table(rest, tables, answer):
     rest.script.append(answer)
 
