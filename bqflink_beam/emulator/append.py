@@ -172,8 +172,6 @@ class AppendConnection:
                 raise Refused(
                     f"Offset must not be set on the default stream. Entity: {target.name}"
                 )
-            if self._store.get_table(target.table.reference) is not target.table:
-                raise table_not_found(target.table.reference)
         else:
             self._streams.check_append(self._streams.get(target.name), offset)
         if request.default_missing_value_interpretation:
@@ -187,6 +185,8 @@ class AppendConnection:
             return self._streams.append(target.name, offset, chunk), chunk.num_rows
         reference, _ = parse_stream(target.name)
         with self._store.transaction() as change:
+            if self._store.get_table(reference) is not target.table:
+                raise table_not_found(target.table.reference)
             if target.takes_changes:
                 change.merge(target.table, chunk)
             else:

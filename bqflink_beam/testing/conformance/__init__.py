@@ -12,25 +12,22 @@ one is believed to do can be checked where it counts.
 from bqflink_beam.testing.conformance.appends import (
     BadRowConformance,
     DefaultStreamConformance,
-    MissingValueConformance,
     OffsetConformance,
-    WriterSchemaConformance,
 )
 from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
 from bqflink_beam.testing.conformance.changes import ChangeConformance
+from bqflink_beam.testing.conformance.commits import CommitConformance, FlushConformance
 from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
-from bqflink_beam.testing.conformance.reads import (
-    ArrowSchemaConformance,
-    ReadRowsConformance,
-    SelectionConformance,
-    SessionConformance,
-    SplitConformance,
+from bqflink_beam.testing.conformance.reads import ReadRowsConformance, SplitConformance
+from bqflink_beam.testing.conformance.schemas import (
+    MissingValueConformance,
+    WriterSchemaConformance,
 )
+from bqflink_beam.testing.conformance.selection import SelectionConformance
+from bqflink_beam.testing.conformance.sessions import ArrowSchemaConformance, SessionConformance
 from bqflink_beam.testing.conformance.streams import (
-    CommitConformance,
     CreateWriteStreamConformance,
     FinalizeConformance,
-    FlushConformance,
 )
 from bqflink_beam.testing.conformance.values import ArrowValueConformance, ProtoValueConformance
 

@@ -81,6 +81,8 @@ TAKES = [
     Takes("DATETIME", "string", "2021-01-01 12:34:56.789012", _civil(2021, 1, 1, 12, 34, 56, 789012)),
     Takes("DATETIME", "string", "2021-01-01T00:00:00", _civil(2021, 1, 1)),
     Takes("DATETIME", "int64", _packed(2021, 12, 31, 23, 59, 58, 999_999), _civil(2021, 12, 31, 23, 59, 58, 999_999), _IT + "testComplicateSchemaWithPendingStream"),
+    Takes("DATETIME", "int64", _packed(2021, 7, 15, 1, 2, 3, 4), _civil(2021, 7, 15, 1, 2, 3, 4)),
+    Takes("DATETIME", "int64", _packed(1, 1, 1, 0, 0, 0, 0), _civil(1, 1, 1)),
     Takes("TIME", "string", "12:34:56.000001", datetime.time(12, 34, 56, 1)),
     Takes("TIME", "int64", _packed_time(12, 34, 56, 0), datetime.time(12, 34, 56), _IT + "testComplicateSchemaWithPendingStream"),
     Takes("FLOAT64", "double", 1.5, 1.5),
@@ -101,6 +103,7 @@ TAKES = [
     Takes("NUMERIC", "string", "123.456", _D("123.456")),
     Takes("NUMERIC", "string", "-99999999999999999999999999999.999999999", _D("-99999999999999999999999999999.999999999")),
     Takes("NUMERIC", "bytes", (1_500_000_000).to_bytes(5, "little", signed=True), _D("1.5"), _IT + "testComplicateSchemaWithPendingStream"),
+    Takes("NUMERIC", "bytes", (-1_500_000_000).to_bytes(5, "little", signed=True), _D("-1.5")),
     Takes("NUMERIC", "bytes", (-1).to_bytes(16, "little", signed=True), _D("-0.000000001")),
     Takes("NUMERIC", "int64", 7, _D(7)),
     Takes("NUMERIC", "int32", -7, _D(-7)),
@@ -321,6 +324,24 @@ class ProtoValueConformance:
 
     @rule(
         "AppendRows",
+        "a value of a repeated STRUCT that cannot be read names its row",
+        "proto: storage.proto, RowError.index",
+    )
+    def test_nested_conversion_errors_name_the_row(self, bigquery: BigQuery) -> None:
+        inner = [{"name": "day", "type": "DATE"}]
+        table = bigquery.make_table(
+            [{"name": "s", "type": "STRUCT", "mode": "REPEATED", "fields": inner}]
+        )
+        writer = Writer(s=[Writer("S", day="string")])
+        good, bad = {"day": "2021-01-01"}, {"day": "never"}
+        rows = [writer.row(s=[good, good, good]), writer.row(), writer.row(s=[good, bad])]
+
+        answer = bigquery.append(table.default_stream, writer, rows)
+
+        assert list(row_errors(answer)) == [2]
+
+    @rule(
+        "AppendRows",
         "NUMERIC(P, S) rounds half away from zero",
         "docs: data-types, parameterized decimals round",
     )
@@ -329,12 +350,12 @@ class ProtoValueConformance:
             [{"name": "x", "type": "NUMERIC", "precision": "5", "scale": "2"}]
         )
         writer = Writer(x="string")
-        texts = ["1.005", "-1.005", "1.004", "2.5"]
+        texts = ["1.005", "-1.005", "1.004", "1.006", "2.5"]
 
         bigquery.append(table.default_stream, writer, [writer.row(x=text) for text in texts])
 
         assert sorted(row["x"] for row in bigquery.rows(table)) == sorted(
-            map(_D, ["1.01", "-1.01", "1.00", "2.5"])
+            map(_D, ["1.01", "-1.01", "1.00", "1.01", "2.5"])
         )
 
     @rule("AppendRows", "RANGE: start must be before end", "docs: data-types, range")
