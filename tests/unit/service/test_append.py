@@ -551,9 +551,57 @@ def test_thousand_reopenings_leave_no_thread_and_no_channel(storage, channels):
     run(1_000)
 
     assert len(storage.streams[DEFAULT]) == storage_rows + 1_000
-    assert _client_threads() <= before
+    assert _client_threads() <= before + 1
     assert len(channels._loads) == 1
     assert sum(channels._loads.values()) == 0
+
+
+def test_thousand_idle_closes_of_one_connection_leave_no_thread(storage, channels, appends):
+    connection = appends()
+
+    def run(times):
+        for _ in range(times):
+            storage.script.append(THEN_IDLE_CLOSE)
+            assert connection.append(DEFAULT, DESCRIPTOR, [b"a"], None).result() is None
+
+    run(20)
+    before = _client_threads()
+
+    run(1_000)
+
+    assert len(storage.streams[DEFAULT]) == 1_020
+    assert _client_threads() <= before + 1
+    assert sum(channels._loads.values()) <= 1
+
+
+def test_nobody_is_left_waiting_when_a_busy_connection_is_closed(storage, channels):
+    for round_ in range(30):
+        connection = Appends(
+            channels, Recent(FakeClock()), routing=f"write_stream={DEFAULT}", budget_s=20.0
+        )
+        ends = []
+
+        def send(connection=connection, ends=ends):
+            try:
+                while True:
+                    ends.append(connection.append(DEFAULT, DESCRIPTOR, [b"a"], None))
+            except PermanentError:
+                return
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        if round_ % 2:
+            while not ends:
+                threading.Event().wait(0.001)
+        connection.close()
+        sender.join(10)
+
+        assert not sender.is_alive()
+        for ticket in ends:
+            try:
+                assert ticket.result(timeout_s=1.0) is None
+            except OutcomeUnknownError as error:
+                assert "closed" in str(error)
 
 
 def test_more_calls_than_one_connection_takes_do_not_wait_for_each_other(storage, channels, opened):
@@ -571,7 +619,8 @@ def test_more_calls_than_one_connection_takes_do_not_wait_for_each_other(storage
 
 
 def _client_threads():
-    return sum(thread.name == "bqflink-append" for thread in threading.enumerate())
+    """Counts the threads of clients, gRPC's among them; the servers' come from pools."""
+    return sum("Pool" not in thread.name for thread in threading.enumerate())
 
 
 class _NoJitter(SystemClock):
