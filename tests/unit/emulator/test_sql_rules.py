@@ -1,0 +1,302 @@
+"""BigQuery's rules where other engines differ, one query each, and what must be refused."""
+
+import datetime
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from bqflink_beam.emulator import values
+from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.sql import (
+    InvalidQuery,
+    RowFilter,
+    TableInput,
+    ViewInput,
+    compile_text,
+    filter_rows,
+)
+from bqflink_beam.schema.model import Field, TableSchema
+
+_SCHEMA = TableSchema(
+    (
+        Field(name="id", type="INT64"),
+        Field(name="name", type="STRING"),
+        Field(name="day", type="DATE"),
+        Field(name="arr", type="INT64", mode="REPEATED"),
+    )
+)
+_ROWS = [
+    {"id": 1, "name": "one", "day": datetime.date(2020, 1, 31), "arr": [1, 2]},
+    {"id": 2, "name": None, "day": None, "arr": []},
+    {"id": 3, "name": "100%", "day": datetime.date(2021, 2, 28), "arr": [3]},
+]
+
+
+class _Catalog:
+    def table(self, path, at_s):
+        if path == ("d", "v"):
+            return ViewInput("SELECT id FROM d.t WHERE id > 1")
+        if path != ("d", "t"):
+            raise Refused(f"Not found: Table {'.'.join(path)}", code="NOT_FOUND")
+        table = pa.Table.from_batches([values.batch_from_rows(_SCHEMA, _ROWS)])
+        return TableInput(_SCHEMA, lambda: table)
+
+
+def _run(sql):
+    return compile_text(sql, _Catalog(), now_s=1_600_000_000.25).run()
+
+
+def _column(sql):
+    return [list(row.values())[0] for row in _run(sql).to_pylist()]
+
+
+_NAN = "CAST('nan' AS FLOAT64)"
+_RULES = [
+    # NaN: unordered in comparisons, first in ORDER BY, contagious in MIN and MAX, one group.
+    (f"SELECT {_NAN} = {_NAN}", [False]),
+    (f"SELECT {_NAN} <> 1.0", [True]),
+    (f"SELECT {_NAN} > 1.0", [False]),
+    (f"SELECT NOT ({_NAN} > 1.0)", [True]),
+    (f"SELECT {_NAN} > CAST(NULL AS FLOAT64)", [None]),
+    (f"SELECT IS_NAN(x) FROM UNNEST([1.0, {_NAN}, -1.0]) AS x ORDER BY x", [True, False, False]),
+    (f"SELECT x = -1 FROM UNNEST([1.0, {_NAN}, -1.0]) AS x ORDER BY x DESC", [False, True, False]),
+    (f"SELECT IS_NAN(MIN(x)) FROM UNNEST([1.0, {_NAN}]) AS x", [True]),
+    (f"SELECT COUNT(*) AS n FROM UNNEST([{_NAN}, {_NAN}]) AS x GROUP BY x", [2]),
+    (f"SELECT IS_NAN(GREATEST(1.0, {_NAN}))", [True]),
+    # Both zeros are one group and equal.
+    ("SELECT COUNT(*) AS n FROM UNNEST([0.0, -0.0]) AS x GROUP BY x", [2]),
+    ("SELECT COUNT(DISTINCT x) FROM UNNEST([0.0, -0.0]) AS x", [1]),
+    # NULLs come first ascending, last descending, unless said otherwise.
+    ("SELECT id FROM d.t ORDER BY name, id", [2, 3, 1]),
+    ("SELECT id FROM d.t ORDER BY name DESC, id", [1, 3, 2]),
+    ("SELECT id FROM d.t ORDER BY name NULLS LAST", [3, 1, 2]),
+    ("SELECT id FROM d.t ORDER BY name DESC NULLS FIRST", [2, 1, 3]),
+    # Three-valued logic.
+    ("SELECT 1 IN (2, NULL)", [None]),
+    ("SELECT 1 NOT IN (2, NULL)", [None]),
+    ("SELECT 1 IN (1, NULL)", [True]),
+    ("SELECT 1 IN UNNEST([2, NULL])", [None]),
+    ("SELECT 1 IN UNNEST(CAST(NULL AS ARRAY<INT64>))", [False]),
+    ("SELECT 5 IN (SELECT id FROM d.t)", [False]),
+    ("SELECT 5 IN (SELECT NULLIF(id, 2) FROM d.t)", [None]),
+    ("SELECT 1 IN (SELECT id FROM d.t WHERE FALSE)", [False]),
+    ("SELECT CAST(NULL AS BOOL) IS TRUE", [False]),
+    ("SELECT CAST(NULL AS BOOL) IS NOT FALSE", [True]),
+    # LIKE: case matters, the backslash escapes, a dot is a dot.
+    (r"SELECT '100%' LIKE '100\\%'", [True]),
+    (r"SELECT '1000' LIKE '100\\%'", [False]),
+    (r"SELECT 'a_b' LIKE 'a\\_b' AND NOT 'axb' LIKE 'a\\_b'", [True]),
+    (r"SELECT 'a\\b' LIKE 'a\\\\b'", [True]),
+    ("SELECT 'A' LIKE 'a'", [False]),
+    ("SELECT 'a\\nb' LIKE 'a%b'", [True]),
+    # Integers: division is FLOAT64, DIV and MOD truncate, casts round half away from zero.
+    ("SELECT 7 / 2", [3.5]),
+    ("SELECT DIV(-7, 2)", [-3]),
+    ("SELECT MOD(-7, 2)", [-1]),
+    ("SELECT CAST(2.5 AS INT64)", [3]),
+    ("SELECT CAST(-2.5 AS INT64)", [-3]),
+    ("SELECT ROUND(-2.5)", [-3.0]),
+    ("SELECT -9223372036854775808", [-(2**63)]),
+    ("SELECT 0x1F", [31]),
+    # NUMERIC: exact, rounded half away from zero at nine digits; literals are what they say.
+    ("SELECT NUMERIC '10' / 3", [Decimal("3.333333333")]),
+    ("SELECT NUMERIC '20' / 3", [Decimal("6.666666667")]),
+    ("SELECT NUMERIC '0.000000001' * NUMERIC '0.5'", [Decimal("0.000000001")]),
+    ("SELECT NUMERIC '-0.000000001' * NUMERIC '0.5'", [Decimal("-0.000000001")]),
+    ("SELECT NUMERIC '1.1' = 1.1", [True]),
+    ("SELECT BIGNUMERIC '1e-38' * 2", [Decimal("2e-38")]),
+    ("SELECT BIGNUMERIC '-3' < BIGNUMERIC '2'", [True]),
+    ("SELECT BIGNUMERIC '578960446186580977117854925043439539266' > 0", [True]),
+    ("SELECT AVG(x) FROM UNNEST([NUMERIC '1', NUMERIC '2', NUMERIC '2']) AS x", [Decimal("1.666666667")]),
+    ("SELECT SUM(x) FROM UNNEST([BIGNUMERIC '1e38', BIGNUMERIC '1e-38']) AS x", [Decimal("1" + "0" * 38 + "." + "0" * 37 + "1")]),
+    # Text of values.
+    ("SELECT CAST(1.0 AS STRING)", ["1.0"]),
+    ("SELECT CAST(1e300 AS STRING)", ["1e+300"]),
+    ("SELECT CAST(0.1 AS STRING)", ["0.1"]),
+    ("SELECT CAST(NUMERIC '1.50' AS STRING)", ["1.5"]),
+    ("SELECT CAST(TIMESTAMP '2020-01-01 00:00:00.5+02:00' AS STRING)", ["2019-12-31 22:00:00.500+00"]),
+    ("SELECT CAST(TRUE AS STRING)", ["true"]),
+    # Literals.
+    (r"SELECT b'ab\xff'", [b"ab\xff"]),
+    (r"SELECT b'é'", ["é".encode()]),
+    (r"SELECT r'a\d'", ["a\\d"]),
+    (r"SELECT 'it\'s \u00e9\x41\101'", ["it's éAA"]),
+    ("SELECT '''two\n'lines'''", ["two\n'lines"]),
+    ("SELECT 'a' -- 'b'", ["a"]),
+    ("SELECT /* ' */ 'a' # 'b", ["a"]),
+    # Strings.
+    ("SELECT SUBSTR('héllo', 2, 2)", ["él"]),
+    ("SELECT SUBSTR('hello', -3, 2)", ["ll"]),
+    ("SELECT SUBSTR('hello', 0, 2)", ["he"]),
+    ("SELECT SUBSTR('hello', -9, 2)", ["he"]),
+    ("SELECT LENGTH('é') + BYTE_LENGTH('é')", [3]),
+    ("SELECT UPPER('straße')", ["STRAßE"]),
+    ("SELECT STRPOS('abc', 'c')", [3]),
+    # Dates.
+    ("SELECT DATE_ADD(DATE '2020-01-31', INTERVAL 1 MONTH)", [datetime.date(2020, 2, 29)]),
+    ("SELECT DATE_SUB(DATE '2020-03-31', INTERVAL 1 QUARTER)", [datetime.date(2019, 12, 31)]),
+    ("SELECT DATE_TRUNC(DATE '2020-01-05', WEEK)", [datetime.date(2020, 1, 5)]),
+    ("SELECT DATE_TRUNC(DATE '2020-01-05', WEEK(MONDAY))", [datetime.date(2019, 12, 30)]),
+    ("SELECT DATE_TRUNC(DATE '2021-01-02', ISOYEAR)", [datetime.date(2019, 12, 30)]),
+    ("SELECT DATE_DIFF(DATE '2020-01-05', DATE '2020-01-04', WEEK)", [1]),
+    ("SELECT DATE_DIFF(DATE '2020-03-01', DATE '2020-02-29', MONTH)", [1]),
+    ("SELECT EXTRACT(WEEK FROM DATE '2020-01-04')", [0]),
+    ("SELECT EXTRACT(ISOWEEK FROM DATE '2021-01-01')", [53]),
+    ("SELECT EXTRACT(ISOYEAR FROM DATE '2021-01-01')", [2020]),
+    ("SELECT EXTRACT(DAYOFWEEK FROM DATE '2020-01-05')", [1]),
+    ("SELECT TIMESTAMP_DIFF(TIMESTAMP '2020-01-02 00:00:00', TIMESTAMP '2020-01-01 00:00:01', DAY)", [0]),
+    ("SELECT DATETIME_DIFF(DATETIME '2020-01-02', DATETIME '2020-01-01 23:59:59', DAY)", [1]),
+    ("SELECT UNIX_SECONDS(TIMESTAMP '1969-12-31 23:59:59.5')", [-1]),
+    ("SELECT FORMAT_DATE('%Y-%m', DATE '2020-01-05')", ["2020-01"]),
+    ("SELECT UNIX_MICROS(CURRENT_TIMESTAMP())", [1_600_000_000_250_000]),
+    ("SELECT DATE '2020-02-28' + 2", [datetime.date(2020, 3, 1)]),
+    # Arrays and subqueries.
+    ("SELECT ARRAY(SELECT x * 2 FROM UNNEST(arr) AS x ORDER BY x DESC) FROM d.t ORDER BY id", [[4, 2], [], [6]]),
+    ("SELECT CAST(NULL AS ARRAY<INT64>)", [[]]),
+    ("SELECT arr[SAFE_OFFSET(1)] FROM d.t ORDER BY id", [2, None, None]),
+    ("SELECT arr[ORDINAL(1)] FROM d.t WHERE id = 1", [1]),
+    ("SELECT ARRAY_AGG(name IGNORE NULLS ORDER BY name DESC LIMIT 1) FROM d.t", [["one"]]),
+    ("SELECT STRING_AGG(name, '|' ORDER BY name) FROM d.t", ["100%|one"]),
+    ("SELECT id FROM d.v ORDER BY id", [2, 3]),
+    ("WITH q AS (SELECT 1 AS id UNION ALL SELECT 2) SELECT q.id FROM q JOIN d.t AS t USING (id) ORDER BY 1", [1, 2]),
+    ("SELECT t.id FROM d.t AS t LEFT JOIN UNNEST(t.arr) AS x WHERE x IS NULL", [2]),
+    ("SELECT o FROM d.t, UNNEST(arr) AS x WITH OFFSET AS o WHERE x = 2", [1]),
+    ("SELECT s.b FROM (SELECT STRUCT(1 AS a, STRUCT(2 AS c) AS b) AS s)", [{"c": 2}]),
+    ("SELECT id FROM d.t WHERE day BETWEEN '2020-01-01' AND '2020-12-31'", [1]),
+    ("SELECT id FROM d.t QUALIFY ROW_NUMBER() OVER (ORDER BY id DESC) = 1", [3]),
+    ("SELECT SUM(id) AS total FROM d.t GROUP BY name IS NULL HAVING total > 2 ORDER BY 1", [4]),
+    ("SELECT 1 UNION DISTINCT SELECT 1.0", [1.0]),
+    ("SELECT id FROM d.t EXCEPT DISTINCT SELECT 1 ORDER BY id", [2, 3]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "wanted"), _RULES, ids=[sql for sql, _ in _RULES])
+def test_query_answers_as_bigquery_does(sql, wanted):
+    found = _column(sql)
+
+    assert found == wanted
+    assert [type(value) for value in found] == [type(value) for value in wanted]
+
+
+_ERRORS = [
+    ("SELECT 1/0", "division by zero"),
+    ("SELECT MOD(1, 0)", "division by zero"),
+    ("SELECT NUMERIC '1' / 0", "division by zero"),
+    ("SELECT 9223372036854775807 + 1", "Overflow"),
+    ("SELECT SUM(x) FROM UNNEST([9223372036854775807, 1]) AS x", "out of range|INT64"),
+    ("SELECT 1e308 * 10", "double overflow"),
+    ("SELECT 1 / (1e308 * 10)", "double overflow"),
+    ("SELECT NUMERIC '99999999999999999999999999999' * 10", "numeric overflow"),
+    ("SELECT CAST('12x' AS INT64)", "Bad int64 value: 12x"),
+    ("SELECT CAST('1.5' AS INT64)", "Bad int64"),
+    ("SELECT CAST('1_000' AS INT64)", "Bad int64"),
+    ("SELECT DATE '2020-02-30'", "Invalid date"),
+    ("SELECT DATE_ADD(DATE '9999-12-31', INTERVAL 1 DAY)", "out of range"),
+    ("SELECT [1, NULL]", "Array cannot have a null element"),
+    ("SELECT arr[OFFSET(5)] FROM d.t", "out of bounds"),
+    ("SELECT (SELECT id FROM d.t)", "(?i)more than one row|single"),
+    ("SELECT nope FROM d.t", "Unrecognized name: nope"),
+    ("SELECT id FROM d.missing", "Not found"),
+    ("SELECT a.id FROM d.t AS a, d.t AS b WHERE id = 1", "ambiguous"),
+    ("SELECT id, COUNT(*) FROM d.t", "GROUP BY"),
+    ("SELECT id FROM d.t WHERE COUNT(*) > 1", "Aggregate function COUNT not allowed"),
+    ("SELECT 1 AS a, 2 AS A", "Duplicate column names"),
+    ("SELECT 'a' < 1", "No matching signature"),
+    ("SELECT id FROM d.t WHERE name", "BOOL"),
+    ("SELECT 'a\\q'", "Illegal escape"),
+    ("SELECT 'a", "Unclosed string"),
+    ("SELECT FROM", "Syntax error"),
+    ("SELEC 1", "Syntax error"),
+    ("SELECT @p", "parameter 'p' not found"),
+]
+
+
+@pytest.mark.parametrize(("sql", "message"), _ERRORS, ids=[sql for sql, _ in _ERRORS])
+def test_wrong_query_is_an_error(sql, message):
+    with pytest.raises(Refused, match=message):
+        _run(sql)
+
+
+_REFUSED = [
+    ("SELECT FARM_FINGERPRINT(name) FROM d.t", "FARM_FINGERPRINT"),
+    ("SELECT RAND()", "RAND"),
+    ("SELECT id FROM d.t TABLESAMPLE SYSTEM (10 PERCENT)", "SAMPLE"),
+    ("SELECT id FROM d.t GROUP BY ROLLUP(id)", "Rollup|ROLLUP"),
+    ("SELECT CONTAINS_SUBSTR(name, 'x') FROM d.t", "(?i)contains"),
+    ("SELECT NORMALIZE(name) FROM d.t", "NORMALIZE"),
+    ("SELECT JSON '1' = JSON '1'", "JSON"),
+    ("SELECT 1 | 2 & 3", "bitwise"),
+    ("SELECT EXTRACT(HOUR FROM TIMESTAMP '2020-01-01' AT TIME ZONE 'Europe/Berlin')", "Time zone"),
+    ("SELECT id FROM d.t PIVOT(SUM(id) FOR name IN ('one'))", "PIVOT"),
+    ("FROM d.t |> WHERE id > 1", "Pipe"),
+    ("WITH RECURSIVE q AS (SELECT 1 AS a) SELECT a FROM q", "RECURSIVE"),
+    ("SELECT 1; SELECT 2", "script"),
+    ("DECLARE x INT64", "Declare"),
+    ("SELECT name FROM d.t UNION ALL BY NAME SELECT name FROM d.t", "(?i)name"),
+    ("SELECT ARRAY_AGG(DISTINCT name ORDER BY id) FROM d.t", "DISTINCT and ORDER BY"),
+    ("SELECT SUM(id) FILTER (WHERE id > 1) FROM d.t", "(?i)filter"),
+]
+
+
+@pytest.mark.parametrize(("sql", "construct"), _REFUSED, ids=[sql for sql, _ in _REFUSED])
+def test_unsupported_construct_is_refused_by_name(sql, construct):
+    with pytest.raises(InvalidQuery, match=construct):
+        _run(sql)
+
+
+def test_result_types_are_bigquery_types():
+    query = compile_text(
+        "SELECT 1 AS i, NUMERIC '1' + 1 AS n, BIGNUMERIC '1' AS b, DATETIME '2020-01-01' AS dt, "
+        "TIMESTAMP '2020-01-01' AS ts, JSON '{}' AS j, [STRUCT(1 AS x)] AS a, 1 / 2 AS f",
+        _Catalog(),
+        now_s=0.0,
+    )
+
+    assert [(f.name, f.type, f.mode) for f in query.schema] == [
+        ("i", "INT64", "NULLABLE"),
+        ("n", "NUMERIC", "NULLABLE"),
+        ("b", "BIGNUMERIC", "NULLABLE"),
+        ("dt", "DATETIME", "NULLABLE"),
+        ("ts", "TIMESTAMP", "NULLABLE"),
+        ("j", "JSON", "NULLABLE"),
+        ("a", "STRUCT", "REPEATED"),
+        ("f", "FLOAT64", "NULLABLE"),
+    ]
+
+
+def test_infinity_in_is_infinity_out():
+    assert _column("SELECT CAST('inf' AS FLOAT64) * 2") == [math.inf]
+
+
+def test_megabyte_of_comment_and_literal_is_read():
+    assert _column(f"SELECT 'x' /* {'y' * 1_000_000} */") == ["x"]
+    assert _column(f"SELECT LENGTH('{'z' * 1_000_000}')") == [1_000_000]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "id > 1; DROP TABLE t",
+        "id > 1 ORDER BY id",
+        "id > 1 UNION ALL SELECT 1",
+        "id IN (SELECT 1)",
+        "COUNT(*) > 1",
+        "nope = 1",
+        "id >",
+        "name",
+        "1",
+    ],
+)
+def test_row_restriction_that_is_no_plain_predicate_is_refused(predicate):
+    with pytest.raises(InvalidQuery):
+        RowFilter(_SCHEMA, predicate)
+
+
+def test_row_restriction_keeps_rows_as_they_are():
+    batch = values.batch_from_rows(_SCHEMA, _ROWS)
+
+    kept = filter_rows(_SCHEMA, batch, "name LIKE '%n%' OR id = 3 -- why not")
+
+    assert kept.equals(values.batch_from_rows(_SCHEMA, [_ROWS[0], _ROWS[2]]), check_metadata=True)
