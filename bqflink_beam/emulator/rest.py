@@ -182,8 +182,8 @@ class _HttpHandler(http.server.BaseHTTPRequestHandler):
         except Exception as error:
             # The caller must get an answer, and the bug a trace.
             _LOG.exception("%s %s failed", self.command, self.path)
-            refused = Refused(f"{type(error).__name__}: {error}", code="INTERNAL")
-            response = Response(error_body(refused), http_status(refused))
+            internal = Refused(f"{type(error).__name__}: {error}", code="INTERNAL")
+            response = Response(error_body(internal), http_status(internal))
         self._send(response)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve

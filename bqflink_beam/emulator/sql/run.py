@@ -1,14 +1,13 @@
-"""Running compiled queries in DuckDB: one connection a query, one thread, nothing shared.
+"""Running compiled queries in DuckDB: one instance for each query under way, one thread.
 
-A connection of its own means that no query can wait for another one while it holds the
-interpreter's lock. The connection may touch neither files nor the network.
+An instance may touch neither files nor the network.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -40,6 +39,7 @@ _CONFIG = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
 }
+_ENGINES_MAX = 8
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc).replace(tzinfo=None)
 
 
@@ -137,38 +137,81 @@ def _named(query: Subselect) -> list[tuple[str, Kind]]:
 
 def execute(plan: Plan, sql: str) -> pa.Table:
     """Runs DuckDB text with the inputs and functions of a plan; returns inner Arrow types."""
-    with _connection(plan) as connection:
-        try:
-            return connection.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
-            raise InvalidQuery(_message(error)) from None
-
-
-@contextlib.contextmanager
-def _connection(plan: Plan) -> Iterator[Any]:
-    connection = duckdb.connect(":memory:", config=_CONFIG)
+    engine = _FREE_ENGINES.take()
     try:
-        for name in sorted(plan.functions):
-            _add_function(connection, name)
-        for name, used in plan.inputs.items():
-            connection.register(name, _input_table(used.table, used.columns))
-        yield connection
-    finally:
-        connection.close()
+        table = engine.run(plan, sql)
+    except duckdb.Error as error:
+        engine.close()
+        raise InvalidQuery(_message(error)) from None
+    except BaseException:
+        engine.close()
+        raise
+    _FREE_ENGINES.give(engine)
+    return table
 
 
-def _add_function(connection: Any, name: str) -> None:
-    prefix, _, key = name.partition("_")
-    function: Exact = FUNCTIONS[key]
-    if prefix == "bqs":
-        function = safe(function)
-    connection.create_function(
-        name,
-        _null_for_null(function.body, len(function.arguments)),
-        list(function.arguments),
-        function.result,
-        null_handling="special",
-    )
+class _Engines:
+    """DuckDB instances that are free for the next query.
+
+    Making one takes longer than most queries here. Each serves one query at a time, so
+    that none can wait for another one while it holds the interpreter's lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[_Engine] = []
+
+    def take(self) -> "_Engine":
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        return _Engine()
+
+    def give(self, engine: "_Engine") -> None:
+        with self._lock:
+            if len(self._free) < _ENGINES_MAX:
+                self._free.append(engine)
+                return
+        engine.close()
+
+
+class _Engine:
+    """One DuckDB instance, and the functions it knows by now."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(":memory:", config=_CONFIG)
+        self._functions: set[str] = set()
+
+    def run(self, plan: Plan, sql: str) -> pa.Table:
+        for name in sorted(plan.functions - self._functions):
+            self._add_function(name)
+        try:
+            for name, used in plan.inputs.items():
+                self._connection.register(name, _input_table(used.table, used.columns))
+            return self._connection.sql(sql).to_arrow_table()
+        finally:
+            for name in plan.inputs:
+                self._connection.unregister(name)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _add_function(self, name: str) -> None:
+        prefix, _, key = name.partition("_")
+        function: Exact = FUNCTIONS[key]
+        if prefix == "bqs":
+            function = safe(function)
+        self._connection.create_function(
+            name,
+            _null_for_null(function.body, len(function.arguments)),
+            list(function.arguments),
+            function.result,
+            null_handling="special",
+        )
+        self._functions.add(name)
+
+
+_FREE_ENGINES = _Engines()
 
 
 def _null_for_null(body: Callable[..., Any], arity: int) -> Callable[..., Any]:
