@@ -12,14 +12,14 @@ from tests.unit.service.scripted_storage import ScriptedStorage
 def storage():
     server = ScriptedStorage()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture
 def rest():
     server = ScriptedRest()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture

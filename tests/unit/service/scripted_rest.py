@@ -53,7 +53,7 @@ class ScriptedRest:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
-    def stop(self):
+    def close(self):
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

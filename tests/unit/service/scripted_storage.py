@@ -143,7 +143,7 @@ class ScriptedStorage:
             credentials=Anonymous(),
         )
 
-    def stop(self):
+    def close(self):
         self.over.set()
         self.server.stop(0).wait()
 

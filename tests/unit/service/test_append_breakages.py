@@ -263,7 +263,7 @@ def test_requests_go_singly_while_the_one_that_ends_calls_is_looked_for():
 def server():
     server = ScriptedStorage()
     yield server
-    server.stop()
+    server.close()
 
 
 _REACTIONS = st.sampled_from(

@@ -188,7 +188,7 @@ def test_hundred_opens_and_closes_leave_no_thread(storage):
 
 
 def test_token_and_quota_project_reach_a_trusted_server(certificate, opened):
-    storage, rest = ScriptedStorage(certificate), ScriptedRest(certificate)
+    storage, rest = opened(ScriptedStorage(certificate)), opened(ScriptedRest(certificate))
     client = opened(
         Connection(
             storage_endpoint=f"127.0.0.1:{storage.port}",
@@ -207,8 +207,6 @@ def test_token_and_quota_project_reach_a_trusted_server(certificate, opened):
     assert sent["x-goog-user-project"] == "quota"
     assert rest.asked[0].headers["authorization"] == "Bearer secret-token"
     assert rest.asked[0].headers["x-goog-user-project"] == "quota"
-    storage.stop()
-    rest.stop()
 
 
 def test_nobody_sends_no_authorization(storage, rest, opened):
@@ -227,7 +225,7 @@ def test_nobody_sends_no_authorization(storage, rest, opened):
 
 
 def test_untrusted_certificate_is_a_config_error_at_once(certificate, opened):
-    storage, rest = ScriptedStorage(certificate), ScriptedRest(certificate)
+    storage, rest = opened(ScriptedStorage(certificate)), opened(ScriptedRest(certificate))
     client = opened(
         Connection(
             storage_endpoint=f"127.0.0.1:{storage.port}",
@@ -240,8 +238,6 @@ def test_untrusted_certificate_is_a_config_error_at_once(certificate, opened):
         client.write.get_stream(DEFAULT)
     with pytest.raises(ConfigError, match="ca_certificate"):
         client.tables.get(_TABLE)
-    storage.stop()
-    rest.stop()
 
 
 def test_plaintext_server_taken_for_tls_is_a_config_error_at_once(storage, opened):
@@ -302,7 +298,7 @@ def test_endpoint_that_has_answered_before_is_waited_for(storage, opened):
         clock=clock,
     )
     write.get_stream(DEFAULT)
-    storage.stop()
+    storage.close()
 
     with pytest.raises(TransientError):
         write.get_stream(DEFAULT)

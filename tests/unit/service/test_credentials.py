@@ -210,7 +210,7 @@ def test_only_the_machines_own_credentials_may_need_the_network(key_text):
 def test_token_that_cannot_be_renewed_is_access_denied(certificate, opened):
     from tests.unit.service.scripted_rest import ScriptedRest
 
-    rest = ScriptedRest(certificate)
+    rest = opened(ScriptedRest(certificate))
     rest.script.extend([error(401, "authError", "Invalid Credentials")] * 3)
     client = opened(
         Connection(
@@ -221,13 +221,12 @@ def test_token_that_cannot_be_renewed_is_access_denied(certificate, opened):
     with pytest.raises(AccessDeniedError) as caught:
         client.tables.get(TableReference("p", "d", "t"))
     assert "old" not in str(caught.value).replace("older", "")
-    rest.stop()
 
 
 def test_key_that_google_refuses_is_access_denied_in_one_line(certificate, key_text, opened, rest):
     from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage
 
-    storage = ScriptedStorage(certificate)
+    storage = opened(ScriptedStorage(certificate))
     info = {**json.loads(key_text), "token_uri": f"{rest.url}/token"}
     rest.script.extend(
         [(400, {"error": "invalid_grant", "error_description": "Account not found"})] * 9
@@ -243,4 +242,3 @@ def test_key_that_google_refuses_is_access_denied_in_one_line(certificate, key_t
     with pytest.raises(AccessDeniedError, match="Account not found"):
         client.write.get_stream(DEFAULT)
     assert storage.unary_requests == []
-    storage.stop()
