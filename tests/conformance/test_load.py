@@ -1,0 +1,175 @@
+"""Many at once: no caller starves, nothing locks up, every acknowledged row is there."""
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import threading
+import time
+import uuid
+
+import grpc
+import pytest
+
+from bqflink_beam import testing
+from bqflink_beam.names import TableReference
+from bqflink_beam.testing.conformance.kit import (
+    BigQuery,
+    GrpcTransport,
+    append_request,
+    message,
+    offset_of,
+)
+from bqflink_beam.testing.conformance.streams import FIELDS, WRITER, ids
+
+T = TableReference("p", "d", "t")
+# A channel carries a hundred calls at once by default, so many callers need many channels.
+OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
+
+
+@pytest.fixture
+def server():
+    with testing.Emulator() as server:
+        server.create_table(str(T), FIELDS)
+        yield server
+
+
+@contextlib.contextmanager
+def connect(server):
+    with grpc.insecure_channel(server.storage_endpoint, options=OPTIONS) as channel:
+        yield BigQuery(GrpcTransport(channel), None, None, None)
+
+
+def test_500_open_connections_do_not_starve_a_unary_call(server):
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connect(server)) for _ in range(10)]
+        for number in range(500):
+            append = stack.enter_context(clients[number % 10].connection())
+            answer = append(append_request(T.default_stream, ids(number), writer=WRITER))
+            assert answer.WhichOneof("response") == "append_result"
+
+        began = time.monotonic()
+        found = clients[0].get_stream(T.default_stream)
+        seconds = time.monotonic() - began
+
+        assert found.type_ == 1
+        assert seconds < 5
+    assert sorted(row["id"] for row in server.visible_rows(T)) == list(range(500))
+
+
+@pytest.mark.parametrize("seconds", [5.0, pytest.param(60.0, marks=pytest.mark.long)])
+def test_writers_readers_and_queries_at_once(server, seconds):
+    until = time.monotonic() + seconds
+    written: collections.Counter[int] = collections.Counter()
+    lock = threading.Lock()
+
+    def keep(numbers):
+        with lock:
+            written.update(numbers)
+
+    with concurrent.futures.ThreadPoolExecutor(80) as pool:
+        writers = [pool.submit(write, server, number, until, keep) for number in range(64)]
+        readers = [pool.submit(read, server, until) for _ in range(8)]
+        queries = pool.submit(query, server, until)
+        for future in [*writers, *readers, queries]:
+            future.result(timeout=seconds + 120)
+
+    assert collections.Counter(row["id"] for row in server.visible_rows(T)) == written
+    assert sum(written.values()) > 64
+    assert queries.result() > 0
+
+
+def write(server, number, until, keep) -> None:
+    """One writer, on each kind of stream in turn; keeps what was acknowledged as visible."""
+    kind = ("DEFAULT", "COMMITTED", "BUFFERED", "PENDING")[number % 4]
+    next_id = number * 1_000_000
+    with connect(server) as bigquery:
+        while time.monotonic() < until:
+            name = T.default_stream if kind == "DEFAULT" else bigquery.create_stream(T, kind)
+            sent = []
+            with bigquery.connection() as append:
+                for request in range(5):
+                    batch = list(range(next_id, next_id + 10))
+                    next_id += 10
+                    offset = None if kind == "DEFAULT" else request * 10
+                    answer = append(
+                        append_request(
+                            "" if request else name, ids(*batch), writer=WRITER, offset=offset
+                        )
+                    )
+                    assert offset_of(answer) == offset
+                    sent += batch
+            if kind == "BUFFERED":
+                bigquery.flush(name, len(sent) - 1)
+            if kind == "PENDING":
+                bigquery.finalize(name)
+                assert bigquery.commit(T, name).HasField("commit_time")
+            keep(sent)
+
+
+def read(server, until) -> None:
+    """One reader: each session is whole and never shrinks."""
+    before = 0
+    with connect(server) as bigquery:
+        while time.monotonic() < until:
+            session = bigquery.create_session(T)
+            rows = sum(
+                response.row_count
+                for stream in session.streams
+                for response in bigquery.read(stream.name)
+            )
+            assert rows == session.estimated_row_count
+            assert rows >= before
+            before = rows
+
+
+def query(server, until) -> int:
+    """A query loop over REST; returns how many were answered."""
+    client = dataclasses.replace(server.connection, billing_project="p").open()
+    answered, before = 0, 0
+    try:
+        while time.monotonic() < until:
+            configuration = {
+                "query": {"query": f"SELECT COUNT(*) AS n FROM `{T}`", "useLegacySql": False}
+            }
+            job_id = uuid.uuid4().hex
+            client.jobs.insert(job_id, configuration, location="US")
+            job = client.jobs.wait(job_id, location="US", budget_s=60)
+            assert job.error is None
+            (row,) = client.jobs.query_rows(job_id, location="US")
+            count = int(next(iter(row.values())))
+            assert count >= before
+            before, answered = count, answered + 1
+    finally:
+        client.close()
+    return answered
+
+
+def test_a_server_that_stops_leaves_no_thread_and_can_start_again():
+    for _ in range(3):
+        with testing.Emulator() as server:
+            server.create_table(str(T), FIELDS)
+            with connect(server) as bigquery, bigquery.connection() as append:
+                append(append_request(T.default_stream, ids(1), writer=WRITER))
+                bigquery.write(
+                    "GetWriteStream", message("GetWriteStreamRequest", name=T.default_stream)
+                )
+                server.stop()
+
+        left = [t.name for t in threading.enumerate() if t.name.startswith("bigquery")]
+        assert left == []
+
+
+def test_several_servers_in_one_process_share_nothing():
+    with testing.Emulator() as first, testing.Emulator() as second:
+        for server in (first, second):
+            server.create_table(str(T), FIELDS)
+        with connect(first) as bigquery:
+            bigquery.append(T.default_stream, WRITER, ids(1))
+        first.faults.add(testing.Fault(method="AppendRows", code="UNAVAILABLE"))
+        with connect(second) as bigquery:
+            bigquery.append(T.default_stream, WRITER, ids(2))
+
+        assert [row["id"] for row in first.visible_rows(T)] == [1]
+        assert [row["id"] for row in second.visible_rows(T)] == [2]
+        assert second.counters["AppendRows"] == 1
