@@ -1,5 +1,6 @@
 """The journal: what was acknowledged is there after a restart, what was cut off is not."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 
 import grpc
@@ -163,114 +165,166 @@ def test_streams_and_sessions_go_on_after_a_restart(tmp_path):
         )
 
 
-class Process:
-    """An emulator in a process of its own."""
+class Zygote:
+    """Starts emulators in processes of their own, quickly."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "bqflink_beam", "emulator", "--port", "0"]
-            + ["--storage-port", "0", "--admin-port", "0", "--data-dir", str(folder)],
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(pathlib.Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        line = self.process.stdout.readline()
-        self.endpoints = dict(re.findall(r"(\w+)=(\S+)", line))
+
+    def start(self, folder: pathlib.Path) -> "Process":
+        arguments = {"data_dir": str(folder / "data"), "files_root": str(folder)}
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        lines = [self._process.stdout.readline() for _ in range(2)]
+        return Process(dict(re.findall(r"(\w+)=(\S+)", " ".join(lines))))
+
+    def stop(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class Process:
+    """An emulator in a process of its own."""
+
+    def __init__(self, endpoints: dict[str, str]) -> None:
+        self.pid = int(endpoints["pid"])
+        self.endpoints = endpoints
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.process.stdout.close()
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(self.pid, signal.SIGKILL)
+                threading.Event().wait(0.005)
 
     def admin(self, path: str) -> object:
         with urllib.request.urlopen(self.endpoints["admin"] + path) as answer:
             return json.load(answer)
 
-
-def kill_round(folder: pathlib.Path, number: int, kept: dict[str, int]) -> None:
-    """Starts a server, checks what should be there, appends until it is killed."""
-    server = Process(folder)
-    channel = grpc.insecure_channel(server.endpoints["storage"])
-    bigquery = kit.BigQuery(kit.GrpcTransport(channel), None, None, None)
-    try:
-        if number:
-            check_kept(server, kept)
-        else:
-            make_table(server)
-        stream = bigquery.create_stream(T, ("COMMITTED", "BUFFERED", "PENDING")[number % 3])
-        append_until_killed(server, bigquery, stream, number, kept)
-    finally:
-        server.kill()
-        channel.close()
-
-
-def make_table(server: Process) -> None:
-    def post(path: str, body: dict) -> None:
+    def rest(self, path: str, body: dict | None = None) -> dict:
         request = urllib.request.Request(
-            server.endpoints["rest"] + path,
-            data=json.dumps(body).encode(),
+            f"{self.endpoints['rest']}/bigquery/v2/projects/p/{path}",
+            data=json.dumps(body).encode() if body is not None else None,
             headers={"Content-Type": "application/json"},
         )
-        urllib.request.urlopen(request).close()
-
-    post(
-        "/bigquery/v2/projects/p/datasets",
-        {"datasetReference": {"projectId": "p", "datasetId": "d"}},
-    )
-    reference = {"projectId": "p", "datasetId": "d", "tableId": "t"}
-    post(
-        "/bigquery/v2/projects/p/datasets/d/tables",
-        {"tableReference": reference, "schema": {"fields": FIELDS}},
-    )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
 
 
-def append_until_killed(server, bigquery, stream, number, kept) -> None:
-    """Appends and flushes or commits; kills the server while a request is under way."""
-    acknowledged = 0
-    kind = ("COMMITTED", "BUFFERED", "PENDING")[number % 3]
-    with bigquery.connection() as append:
-        for offset in range(20):
-            row = WRITER.row(id=number * 1000 + offset)
-            answer = append(
-                kit.append_request(
-                    stream if not offset else "", [row], writer=WRITER, offset=offset
-                )
-            )
-            assert kit.offset_of(answer) == offset
-            acknowledged = offset + 1
-    if kind == "BUFFERED":
-        bigquery.flush(stream, acknowledged - 1)
-    if kind == "PENDING":
-        bigquery.finalize(stream)
-        bigquery.commit(T, stream)
-    kept[stream] = acknowledged
-    # One more, under way when the server dies: it may be in, whole, or not.
-    late = bigquery.transport.append_rows()
-    rows = [WRITER.row(id=-number * 1000 - part) for part in range(1, 200)]
-    late.send(kit.append_request(T.default_stream, rows, writer=WRITER))
-    os.kill(server.process.pid, signal.SIGKILL)
+LOADED_ROWS = 300
+LATE_ROWS = 199
 
 
-def check_kept(server: Process, kept: dict[str, int]) -> None:
-    states = {state["name"]: state for state in server.admin("/streams?table=p.d.t")}
-    assert {name: states[name]["rows"] for name in kept} == kept
-    cells = [int(row["f"][0]["v"]) for row in server.admin("/rows?table=p.d.t")]
-    assert len(cells) == len(set(cells)), "a row is there twice"
-    whole = sorted(number for number in cells if number >= 0)
-    rounds = len(kept)
-    assert whole == [r * 1000 + offset for r in range(rounds) for offset in range(20)]
-    late = [number for number in cells if number < 0]
-    assert len(late) % 199 == 0, "half of a request is there"
+class Rounds:
+    """Servers on one folder, each killed in the middle of something.
+
+    Row ids: what a round appends on its own stream is ``round * 1000 + offset``; the
+    request under way at the kill has negative ids; the load under way has ids from
+    a million on.
+    """
+
+    def __init__(self, zygote: Zygote, folder: pathlib.Path) -> None:
+        self._zygote = zygote
+        self._folder = folder
+        self._kept: dict[str, int] = {}
+
+    def run(self, number: int) -> None:
+        server = self._zygote.start(self._folder)
+        channel = grpc.insecure_channel(server.endpoints["storage"])
+        bigquery = kit.BigQuery(kit.GrpcTransport(channel), None, None, None)
+        try:
+            if number:
+                self._check(server, number)
+            else:
+                self._make_table(server)
+            self._append(bigquery, number)
+            self._begin_load(server, number)
+            # One more, under way when the server dies: it may be in, whole, or not.
+            late = bigquery.transport.append_rows()
+            rows = [WRITER.row(id=-number * 1000 - part) for part in range(1, LATE_ROWS + 1)]
+            late.send(kit.append_request(T.default_stream, rows, writer=WRITER))
+        finally:
+            server.kill()
+            channel.close()
+
+    def finish(self, rounds: int) -> None:
+        server = self._zygote.start(self._folder)
+        try:
+            self._check(server, rounds)
+        finally:
+            server.kill()
+
+    def _make_table(self, server: Process) -> None:
+        server.rest("datasets", {"datasetReference": {"projectId": "p", "datasetId": "d"}})
+        reference = {"projectId": "p", "datasetId": "d", "tableId": "t"}
+        server.rest(
+            "datasets/d/tables", {"tableReference": reference, "schema": {"fields": FIELDS}}
+        )
+
+    def _append(self, bigquery: kit.BigQuery, number: int) -> None:
+        kind = ("COMMITTED", "BUFFERED", "PENDING")[number % 3]
+        stream = bigquery.create_stream(T, kind)
+        with bigquery.connection() as append:
+            for offset in range(20):
+                row = WRITER.row(id=number * 1000 + offset)
+                name = "" if offset else stream
+                request = kit.append_request(name, [row], writer=WRITER, offset=offset)
+                assert kit.offset_of(append(request)) == offset
+        if kind == "BUFFERED":
+            bigquery.flush(stream, 19)
+        if kind == "PENDING":
+            bigquery.finalize(stream)
+            bigquery.commit(T, stream)
+        self._kept[stream] = 20
+
+    def _begin_load(self, server: Process, number: int) -> None:
+        path = self._folder / f"{number}.json"
+        first = 1_000_000 + number * 1000
+        path.write_text("".join(f'{{"id": {first + row}}}\n' for row in range(LOADED_ROWS)))
+        load = {
+            "sourceUris": [path.as_uri()],
+            "sourceFormat": "NEWLINE_DELIMITED_JSON",
+            "destinationTable": {"projectId": "p", "datasetId": "d", "tableId": "t"},
+            "writeDisposition": "WRITE_APPEND",
+        }
+        reference = {"projectId": "p", "jobId": f"load-{number}", "location": "US"}
+        server.rest("jobs", {"jobReference": reference, "configuration": {"load": load}})
+
+    def _check(self, server: Process, rounds: int) -> None:
+        states = {state["name"]: state for state in server.admin("/streams?table=p.d.t")}
+        assert {name: states[name]["rows"] for name in self._kept} == self._kept
+        done = [self._load_is_done(server, number) for number in range(rounds)]
+        cells = [int(row["f"][0]["v"]) for row in server.admin("/rows?table=p.d.t")]
+        assert len(cells) == len(set(cells)), "a row is there twice"
+        appended = sorted(number for number in cells if 0 <= number < 1_000_000)
+        assert appended == [r * 1000 + offset for r in range(rounds) for offset in range(20)]
+        late = [number for number in cells if number < 0]
+        assert len(late) % LATE_ROWS == 0, "half of a request is there"
+        loaded = [sum(c // 1000 == 1000 + r for c in cells) for r in range(rounds)]
+        assert loaded == [LOADED_ROWS if each else 0 for each in done]
+
+    def _load_is_done(self, server: Process, number: int) -> bool:
+        """Waits for a load that was acknowledged before a kill; tells whether it succeeded."""
+        for _ in range(1_000):
+            status = server.rest(f"jobs/load-{number}?location=US")["status"]
+            if status["state"] == "DONE":
+                return "errorResult" not in status
+            threading.Event().wait(0.01)
+        raise AssertionError(f"load {number} never ends")
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.long)])
 def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path, rounds):
-    kept: dict[str, int] = {}
-
-    for number in range(rounds):
-        kill_round(tmp_path, number, kept)
-
-    server = Process(tmp_path)
+    zygote = Zygote()
     try:
-        check_kept(server, kept)
+        killed = Rounds(zygote, tmp_path)
+        for number in range(rounds):
+            killed.run(number)
+        killed.finish(rounds)
     finally:
-        server.kill()
+        zygote.stop()
