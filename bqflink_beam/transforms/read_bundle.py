@@ -14,7 +14,6 @@ from bqflink_beam.service.base import ReadService
 from bqflink_beam.transforms.restriction import EndClaim, RowsClaim
 
 _FOREVER_S = 3600.0
-_UNLIMITED_ROWS = 1 << 62
 _POLICY = ReadPolicy()
 
 
@@ -40,8 +39,8 @@ class BundleReader:
 
     Args:
         checkpoint: after how much to hand back the rest; None reads all of the range.
-        rows_per_look: the largest batch when there is a `checkpoint`: how many rows may
-            go downstream between two looks at the clock.
+        batch_rows_max: the largest batch to deliver, so how many rows go downstream
+            between two looks at the clock.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class BundleReader:
         *,
         tally: Tally,
         checkpoint: SelfCheckpoint | None,
-        rows_per_look: int,
+        batch_rows_max: int,
         clock: Clock,
         policy: ReadPolicy = _POLICY,
     ) -> None:
@@ -61,7 +60,7 @@ class BundleReader:
         self._tracker = tracker
         self._tally = tally
         self._checkpoint = checkpoint
-        self._rows_per_look = _UNLIMITED_ROWS if checkpoint is None else rows_per_look
+        self._batch_rows_max = batch_rows_max
         self._clock = clock
         self._policy = policy
         self._start_s = clock.monotonic_s()
@@ -139,5 +138,5 @@ class BundleReader:
 
     def _rows_left(self) -> int:
         if self._checkpoint is None or self._checkpoint.every_rows is None:
-            return self._rows_per_look
-        return max(1, min(self._rows_per_look, self._checkpoint.every_rows - self._rows))
+            return self._batch_rows_max
+        return max(1, min(self._batch_rows_max, self._checkpoint.every_rows - self._rows))

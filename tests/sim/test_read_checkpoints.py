@@ -36,11 +36,11 @@ def open_model(*, response_rows=10, faults=(), rows=ROWS):
 class Runner:
     """Keeps the restriction of one element between bundles, and the rows of finished ones."""
 
-    def __init__(self, model, element, *, checkpoint, rows_per_look=1000, clock=None):
+    def __init__(self, model, element, *, checkpoint, batch_rows_max=1000, clock=None):
         self.model = model
         self.element = element
         self.checkpoint = checkpoint
-        self.rows_per_look = rows_per_look
+        self.batch_rows_max = batch_rows_max
         self.clock = clock or FakeClock()
         self.tally = Tally()
         self.kept = StreamRangeCoder().encode(StreamRange(element.stream))
@@ -59,7 +59,7 @@ class Runner:
             RestrictionTrackerView(shared),
             tally=self.tally,
             checkpoint=self.checkpoint,
-            rows_per_look=self.rows_per_look,
+            batch_rows_max=self.batch_rows_max,
             clock=self.clock,
             policy=policy,
         )
@@ -96,7 +96,7 @@ transient = st.builds(
 @settings(deadline=None)
 @given(
     every_rows=st.none() | st.integers(1, 40),
-    rows_per_look=st.integers(1, 50),
+    batch_rows_max=st.integers(1, 50),
     response_rows=st.integers(1, 50),
     faults=st.lists(transient, max_size=6),
     events=st.lists(
@@ -104,11 +104,11 @@ transient = st.builds(
     ),
 )
 def test_each_row_comes_once_whatever_is_checkpointed_cut_or_crashed(
-    every_rows, rows_per_look, response_rows, faults, events
+    every_rows, batch_rows_max, response_rows, faults, events
 ):
     model, element = open_model(response_rows=response_rows, faults=faults)
     limits = SelfCheckpoint(every_s=1e9, every_rows=every_rows)
-    runner = Runner(model, element, checkpoint=limits, rows_per_look=rows_per_look)
+    runner = Runner(model, element, checkpoint=limits, batch_rows_max=batch_rows_max)
 
     for cut_after, crash_after in [*events, *[(None, None)] * (ROWS + 1)]:
         if runner.kept is not None:
@@ -137,7 +137,7 @@ def test_a_bundle_ends_after_its_time():
         model,
         element,
         checkpoint=SelfCheckpoint(every_s=5.0),
-        rows_per_look=10,
+        batch_rows_max=10,
         clock=Slow(clock),
     )
 
@@ -219,7 +219,7 @@ def test_a_stream_that_is_replaced_is_reopened_at_the_next_row():
         RestrictionTrackerView(ThreadsafeRestrictionTracker(tracker)),
         tally=Tally(),
         checkpoint=None,
-        rows_per_look=1000,
+        batch_rows_max=1000,
         clock=FakeClock(),
     )
     twin = element.stream + "-primary"

@@ -429,6 +429,19 @@ def test_it_begins_a_pipeline_and_nothing_else(server):
         p | beam.Create([1]) | bq.ReadFromBigQueryStorage(TABLE, connection=server.connection)
 
 
+def test_checkpoints_on_flink_without_the_flag_that_keeps_rows_are_refused(server):
+    p = beam.Pipeline(
+        options=PipelineOptions(
+            ["--runner=FlinkRunner", "--streaming", "--checkpointing_interval=1000", "--project=p"]
+        )
+    )
+
+    error = errors_of(lambda: p | bq.ReadFromBigQueryStorage(TABLE, connection=server.connection))
+
+    assert isinstance(error, ConfigError)
+    assert "--finish_bundle_before_checkpointing" in str(error)
+
+
 def test_without_validation_building_needs_no_bigquery():
     nowhere = bq.Connection(
         rest_endpoint=f"http://127.0.0.1:{free_port()}",
