@@ -144,13 +144,14 @@ def flink_job_server(
 )
 def flink_worker_pool(port: int, script: pathlib.Path | None) -> None:
     """Run Python workers for Flink without Docker, beside a TaskManager, until stopped."""
-    from bqflink_beam.flink.worker import write_worker_script
-    from bqflink_beam.flink.worker_pool import serve_worker_pool
-
     if script is not None:
+        from bqflink_beam.flink.worker import write_worker_script
+
         written = write_worker_script(script).resolve()
         click.echo(f"--environment_type=PROCESS --environment_options=process_command={written}")
         return
+    from bqflink_beam.flink.worker_pool import serve_worker_pool
+
     _stop_on_sigterm()
     serve_worker_pool(port, click.echo)
 

@@ -20,7 +20,7 @@ from bqflink_beam.flink import FlinkJobServer
 
 server = FlinkJobServer(log_path=sys.argv[1])
 server.start()
-print(server.process_id, server._scratch.name, flush=True)
+print(server.process_id, server.folder, flush=True)
 sys.stdin.read()
 """
 
@@ -48,7 +48,7 @@ def _await_end(group, timeout_s=20.0):
 def test_server_leaves_no_process_and_no_file_behind(flink_jars, tmp_path):
     with FlinkJobServer(log_path=tmp_path / "log") as server:
         group = server.process_id
-        scratch = pathlib.Path(server._scratch.name)
+        scratch = server.folder
         assert _group_is_alive(group)
         assert scratch.is_dir()
 
@@ -86,11 +86,12 @@ def test_taken_port_is_one_clear_error_and_leaves_no_process(flink, tmp_path):
     with pytest.raises(ConfigError, match="did not start(.|\n)*Address already in use"):
         server.start()
 
-    assert server._process is None
+    with pytest.raises(ConfigError, match="not running"):
+        _ = server.process_id
 
 
 def test_log_that_never_comes_ends_in_a_timeout_that_shows_the_log(flink):
-    with pytest.raises(TimeoutError, match="0 of 1 matches of 'no such line'(.|\n)*JobService"):
+    with pytest.raises(TimeoutError, match="0 of 1 matches of 'no such line'(.|\n)*INFO"):
         flink.wait_for_log("no such line", timeout_s=0.2)
 
 

@@ -15,7 +15,7 @@ def test_help_names_every_command():
     answer = _run("--help")
 
     assert answer.returncode == 0
-    for command in ("emulator", "flink-job-server", "flink-options"):
+    for command in ("emulator", "flink-job-server", "flink-options", "flink-worker-pool"):
         assert command in answer.stdout
 
 
