@@ -116,9 +116,9 @@ class Appends:
         self._breaks = 0
         self._closed = False
         self._trouble = ""
-        self._passage = 0
-        self._passage_known = 0
+        self._passage_known = (0, 0)
         self._schemas = schemas or UpdatedSchemas()
+        self._tables: dict[str, str] = {}
         self._descriptors: dict[bytes, Any] = {}
 
     @property
@@ -135,8 +135,11 @@ class Appends:
         """Queues one request; waits while the limits leave no room.
 
         Raises:
-            ConfigError: `descriptor` is no serialized ``DescriptorProto``.
+            ConfigError: `descriptor` is no serialized ``DescriptorProto``, or `stream` no
+                write stream.
         """
+        if stream not in self._tables:
+            self._tables[stream] = str(TableReference.from_path(stream))
         if descriptor not in self._descriptors:
             self._descriptors[descriptor] = _parsed(descriptor, stream)
         ticket = Ticket(stream, descriptor, rows, offset, self._wait)
@@ -205,6 +208,7 @@ class Appends:
         one of this passage is acknowledged: what a refused request said is not remembered.
         """
         previous: tuple[str, bytes] | None = None
+        passage = (call_id, 0)
         while (ticket := self._taken(call_id)) is not None:
             request = _AppendRowsRequest(write_stream=ticket.stream)
             if ticket.offset is not None:
@@ -213,9 +217,9 @@ class Appends:
                 request.trace_id = USER_AGENT
             if previous != (ticket.stream, ticket.descriptor):
                 previous = (ticket.stream, ticket.descriptor)
-                self._passage += 1
-            ticket.passage = self._passage
-            if self._passage_known != self._passage:
+                passage = (call_id, passage[1] + 1)
+            ticket.passage = passage
+            if self._passage_known != passage:
                 schema = request.proto_rows.writer_schema
                 schema.proto_descriptor.CopyFrom(self._descriptors[ticket.descriptor])
             request.proto_rows.rows.serialized_rows.extend(ticket.rows)
@@ -387,7 +391,7 @@ class Appends:
             what=f"append to {stream}",
             endpoint=self._channels.endpoint,
             changes=True,
-            table=str(TableReference.from_path(stream)),
+            table=self._tables[stream],
             stream=stream,
         )
 

@@ -37,7 +37,7 @@ class Ticket:
     """One request under way; `result` is what its sender waits for.
 
     `maybe_applied`: a call broke while this flew, so the service may have its rows.
-    `passage`: which unbroken run of requests for one schema it was sent in.
+    `passage`: the call, and the unbroken run of requests for one schema, it was last sent in.
     `refused_since_s`: when the service first refused it with an error worth another try.
     """
 
@@ -73,7 +73,7 @@ class Ticket:
         self.error: BqflinkError | None = None
         self.landed: int | None = None
         self.maybe_applied = False
-        self.passage = 0
+        self.passage = (0, 0)
         self.refused_since_s: float | None = None
         self._wait = wait
 

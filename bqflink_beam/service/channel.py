@@ -146,9 +146,6 @@ class Channels:
         header: tuple[tuple[str, str], ...] = (
             ("x-goog-request-params", f"{name}={urllib.parse.quote(value, safe='')}"),
         )
-        quota = self._connection.quota_project
-        if quota:
-            header += (("x-goog-user-project", quota),)
         if self._connection.plaintext:
             header += ((CALLER_HEADER, str(os.getpid())),)
         return header

@@ -115,8 +115,6 @@ class Rest:
 
             session = google.auth.transport.requests.AuthorizedSession(credentials)
         session.headers["user-agent"] = USER_AGENT
-        if self._connection.quota_project:
-            session.headers["x-goog-user-project"] = self._connection.quota_project
         # Proxies come from the environment, but not for this machine; a ~/.netrc, which
         # would replace our authorization, is kept out by a session-wide `auth`.
         session.trust_env = not is_loopback(urllib.parse.urlsplit(self.endpoint).hostname or "")

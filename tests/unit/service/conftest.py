@@ -4,8 +4,15 @@ import ipaddress
 
 import pytest
 
+from bqflink_beam.retry import Backoff
+from bqflink_beam.service.append import Appends, Limits
+from bqflink_beam.service.channel import Channels
+from bqflink_beam.service.recent import Recent
+from bqflink_beam.testing.clock import FakeClock
 from tests.unit.service.scripted_rest import ScriptedRest
-from tests.unit.service.scripted_storage import ScriptedStorage
+from tests.unit.service.scripted_storage import STREAM, ScriptedStorage
+
+_FAST = Backoff(wait_initial_s=0.001, wait_max_s=0.01)
 
 
 @pytest.fixture
@@ -32,6 +39,28 @@ def opened():
             return thing
 
         yield register
+
+
+@pytest.fixture
+def channels(storage, opened):
+    return opened(Channels(storage.connection, lambda: None))
+
+
+@pytest.fixture
+def appends(channels, opened):
+    def make(*, budget_s=20.0, recent=None, limits=Limits(), backoff=_FAST):  # noqa: B008
+        return opened(
+            Appends(
+                channels,
+                recent or Recent(FakeClock()),
+                routing=f"write_stream={STREAM}",
+                budget_s=budget_s,
+                limits=limits,
+                backoff=backoff,
+            )
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

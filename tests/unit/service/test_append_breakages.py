@@ -7,7 +7,7 @@ calls arrive late; then whole connections on a real server.
 import collections
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bqflink_beam.errors import (
@@ -142,7 +142,7 @@ class _Run:
         raise AssertionError("requests are left over that nothing moves")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(_STEPS), max_size=120))
 def test_rows_are_at_their_offset_once_and_every_end_tells_the_truth(steps):
     run = _Run(STREAM)
@@ -169,7 +169,7 @@ def test_rows_are_at_their_offset_once_and_every_end_tells_the_truth(steps):
     assert run.window.bytes == 0
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(_STEPS), max_size=120))
 def test_default_stream_has_every_acknowledged_row_and_no_refused_one(steps):
     run = _Run(DEFAULT)
@@ -283,7 +283,7 @@ _REACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     script=st.lists(_REACTIONS, max_size=12),
     requests=st.lists(st.integers(1, 3), min_size=1, max_size=12),
