@@ -53,21 +53,21 @@ def stream(server, tap, **pace):
 
 def run(flink_server, server, build, expected, **options):
     """Runs until all expected rows are visible and all faults have happened."""
-
-    def found():
-        return missing_and_extra(server.visible_rows(TABLE), expected)
-
     with streaming_job(flink_server, build, **options):
-        assert wait_until(lambda: happened(server) and found()[0] == 0), found()
+        assert wait_until(lambda: happened(server) and found(server, expected)[0] == 0)
         # Time for a restart and more checkpoints, so that a second flush of anything would show.
-        wait_until(lambda: found()[1] > 0, budget_s=8)
-    return found()
+        wait_until(lambda: found(server, expected)[1] > 0, budget_s=8)
+    return found(server, expected)
+
+
+def found(server, expected):
+    return missing_and_extra(server.visible_rows(TABLE), expected)
 
 
 def doubles_rows(flink_server, server, build, expected, **options):
     """Runs a control until a row is visible twice; returns whether one ever was."""
     with streaming_job(flink_server, build, **options):
-        return wait_until(lambda: missing_and_extra(server.visible_rows(TABLE), expected)[1] > 0)
+        return wait_until(lambda: found(server, expected)[1] > 0)
 
 
 def happened(server):
@@ -77,25 +77,32 @@ def happened(server):
 CRASHES = [
     ("AppendRows", "after", 12),
     ("AppendRows", "before", 30),
-    ("FlushRows", "before", 5),
-    ("FlushRows", "after", 9),
+    ("FlushRows", "before", 3),
+    ("FlushRows", "after", 7),
 ]
 
 
 def test_crashes_around_appends_and_flushes_lose_and_double_nothing(flink_server, server):
     for each in CRASHES:
         server.faults.add(crash(*each))
+    tap = Tap("crashes", 0)
 
-    found = run(flink_server, server, stream(server, Tap("crashes", 800)), rows_of(2, 800))
+    with streaming_job(flink_server, stream(server, tap)):
+        for count in range(100, 900, 100):
+            # More rows only when these are visible, so that there are as many flushes.
+            tap.open_to(count)
+            assert wait_until(lambda count=count: found(server, rows_of(2, count))[0] == 0), count
+        wait_until(lambda: found(server, rows_of(2, 800))[1] > 0, budget_s=8)
 
-    assert found == (0, 0)
+    assert happened(server)
+    assert found(server, rows_of(2, 800)) == (0, 0)
 
 
 def test_control_without_stable_input_a_crash_after_a_flush_doubles_rows(
     flink_server, server, monkeypatch
 ):
     monkeypatch.setattr(write_unbounded, "StableInputParDo", beam.ParDo)
-    server.faults.add(crash("FlushRows", "after", 3))
+    server.faults.add(crash("FlushRows", "after", 1))
 
     assert doubles_rows(flink_server, server, stream(server, Tap("control", 800)), rows_of(2, 800))
 
@@ -168,11 +175,9 @@ def test_restarts_in_quick_succession_double_nothing(flink_server, server):
     server.faults.add(QUICK_RESTARTS)
     tap = Tap("quick", 500)
 
-    found = run(
+    assert run(
         flink_server, server, slow_checkpoints(server, tap), rows_of(2, 500), interval_ms=3000
-    )
-
-    assert found == (0, 0)
+    ) == (0, 0)
 
 
 def test_control_with_default_buffers_quick_restarts_double_rows(flink_server, server, monkeypatch):
