@@ -9,10 +9,12 @@ import sys
 import traceback
 
 import pytest
+from google.cloud.bigquery_storage_v1 import types
 
-from bqflink_beam.errors import AccessDeniedError, ConfigError
+from bqflink_beam.errors import AccessDeniedError, ConfigError, TransientError
 from bqflink_beam.names import TableReference
 from bqflink_beam.service import credentials as module
+from bqflink_beam.service.channel import Channels, Method
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.service.credentials import (
     AccessToken,
@@ -24,8 +26,11 @@ from bqflink_beam.service.credentials import (
     from_environment,
     load,
 )
+from bqflink_beam.service.rest import Rest
 from bqflink_beam.service.secret import EnvironmentSecret, Secret
-from tests.unit.service.scripted_rest import error
+from bqflink_beam.service.status import Call
+from tests.unit.service.scripted_rest import ScriptedRest, error
+from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +213,6 @@ def test_only_the_machines_own_credentials_may_need_the_network(key_text):
 
 
 def test_token_that_cannot_be_renewed_is_access_denied(certificate, opened):
-    from tests.unit.service.scripted_rest import ScriptedRest
-
     rest = opened(ScriptedRest(certificate))
     rest.script.extend([error(401, "authError", "Invalid Credentials")] * 3)
     client = opened(
@@ -224,8 +227,6 @@ def test_token_that_cannot_be_renewed_is_access_denied(certificate, opened):
 
 
 def test_key_that_google_refuses_is_access_denied_in_one_line(certificate, key_text, opened, rest):
-    from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage
-
     storage = opened(ScriptedStorage(certificate))
     info = {**json.loads(key_text), "token_uri": f"{rest.url}/token"}
     rest.script.extend(
@@ -242,3 +243,29 @@ def test_key_that_google_refuses_is_access_denied_in_one_line(certificate, key_t
     with pytest.raises(AccessDeniedError, match="Account not found"):
         client.write.get_stream(DEFAULT)
     assert storage.unary_requests == []
+
+
+def test_token_server_that_is_away_is_transient_and_nothing_is_sent(certificate, key_text, opened):
+    storage = opened(ScriptedStorage(certificate))
+    rest = opened(ScriptedRest(certificate))
+    connection = Connection(
+        storage_endpoint=f"127.0.0.1:{storage.port}",
+        rest_endpoint=rest.url,
+        ca_certificate=certificate[0],
+        credentials=ServiceAccountJson(key_text),
+    )
+    # The key names a token server at a port where nothing listens.
+    call = Call(what="look", endpoint="x", changes=True, table="p.d.t")
+    channels = opened(Channels(connection, lambda: load(connection.credentials)))
+    session = opened(Rest(connection, lambda: load(connection.credentials)))
+    method = Method("/a/b", types.GetWriteStreamRequest.pb(), types.WriteStream.pb())
+
+    with pytest.raises(TransientError, match="credentials unavailable") as by_grpc:
+        channels.unary(method, method.request(), call=call, deadline_s=20.0, routing="name=x")
+    with pytest.raises(TransientError, match="no token") as by_http:
+        session.request("GET", "/x", call=call, deadline_s=20.0)
+
+    assert "endpoint right" not in str(by_grpc.value)
+    assert by_http.value.table == "p.d.t"
+    assert storage.unary_requests == []
+    assert rest.asked == []
