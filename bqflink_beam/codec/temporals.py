@@ -178,7 +178,7 @@ def _numpy_micros(value: np.datetime64, rounding: str | None) -> int:
         raise refusal(value, "is not a time; pass None for NULL")
     micros = value.astype("datetime64[us]")
     rest = value - micros
-    if rest != np.timedelta64(0):
+    if rest != np.timedelta64(0, "ns"):
         nanos = rest / np.timedelta64(1, "ns")
         if nanos != int(nanos):
             raise refusal(value, "has parts of a nanosecond")

@@ -98,7 +98,7 @@ REFUSED = [
     ("TIMESTAMP", "yesterday"),
     ("TIMESTAMP", "2024-01-01 00:00:00.1234567Z"),
     ("TIMESTAMP", np.datetime64("2024-01-01T00:00:00.000000001")),
-    ("TIMESTAMP", np.datetime64("NaT")),
+    ("TIMESTAMP", np.datetime64("NaT", "us")),
     ("TIMESTAMP", np.datetime64("29999-01-01")),
     ("TIMESTAMP", Interval(micros=1)),
     ("JSON", "invalid_json_string"),
