@@ -43,18 +43,25 @@ class ServiceAccountJson:
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _hidden(self.text, "text"))
 
+    @staticmethod
+    def from_environment(variable: str) -> "ServiceAccountJson":
+        """Each worker reads the text from its own environment, when it is first used."""
+        return ServiceAccountJson(EnvironmentSecret(variable))
+
 
 @dataclasses.dataclass(frozen=True)
 class AccessToken:
-    """A token as ``gcloud auth print-access-token`` prints. Not renewed: good for an hour.
-
-    ``AccessToken(EnvironmentSecret("VARIABLE"))`` is read on each worker.
-    """
+    """A token as ``gcloud auth print-access-token`` prints. Not renewed: good for an hour."""
 
     token: str | Secret | EnvironmentSecret
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "token", _hidden(self.token, "token"))
+
+    @staticmethod
+    def from_environment(variable: str) -> "AccessToken":
+        """Each worker reads the token from its own environment, when it is first used."""
+        return AccessToken(EnvironmentSecret(variable))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +88,6 @@ Credentials: TypeAlias = (
     | AccessToken
     | Impersonate
 )
-
-
-def from_environment(variable: str) -> ServiceAccountJson:
-    """A key's JSON that each worker reads from its own environment, when it is first used."""
-    return ServiceAccountJson(EnvironmentSecret(variable))
 
 
 def may_ask_network(credentials: Credentials) -> bool:

@@ -45,7 +45,7 @@ class Secret:
             raise ConfigError(
                 "credentials given inline stay in the process that built the pipeline, and this "
                 "worker is another one; use a file that workers can read, "
-                "from_environment('VARIABLE'), or application default credentials"
+                "ServiceAccountJson.from_environment('VARIABLE'), or application default credentials"
             )
         return text
 

@@ -11,7 +11,7 @@ from bqflink_beam.service.credentials import (
     ApplicationDefault,
     Credentials,
     ServiceAccountFile,
-    from_environment,
+    ServiceAccountJson,
 )
 
 
@@ -90,7 +90,7 @@ def _credentials(text: str | None, plaintext: bool) -> Credentials:
     if kind == "file" and value:
         return ServiceAccountFile(value)
     if kind == "env" and value:
-        return from_environment(value)
+        return ServiceAccountJson.from_environment(value)
     raise ConfigError(
         "--bq_credentials must be application-default, anonymous, file:PATH or env:VARIABLE, "
         f"got {kind!r}"

@@ -23,11 +23,10 @@ from bqflink_beam.service.credentials import (
     Impersonate,
     ServiceAccountFile,
     ServiceAccountJson,
-    from_environment,
     load,
 )
 from bqflink_beam.service.rest import Rest
-from bqflink_beam.service.secret import EnvironmentSecret, Secret
+from bqflink_beam.service.secret import Secret
 from bqflink_beam.service.status import Call
 from tests.unit.service.scripted_rest import ScriptedRest, error
 from tests.unit.service.scripted_storage import DEFAULT, ScriptedStorage
@@ -157,8 +156,8 @@ def test_inline_secret_must_be_a_text(value):
 
 
 def test_environment_is_read_at_first_use(monkeypatch, key_text):
-    credentials = from_environment("BQ_KEY_OF_A_TEST")
-    token = AccessToken(EnvironmentSecret("BQ_TOKEN_OF_A_TEST"))
+    credentials = ServiceAccountJson.from_environment("BQ_KEY_OF_A_TEST")
+    token = AccessToken.from_environment("BQ_TOKEN_OF_A_TEST")
     with pytest.raises(ConfigError, match="BQ_KEY_OF_A_TEST"):
         load(credentials)
 
