@@ -58,7 +58,12 @@ def main(argv: list[str]) -> int:
             client_options={"api_endpoint": rest},
         ).create_dataset(_DATASET)
         start_s = SYSTEM_CLOCK.monotonic_s()
-        job = [sys.executable, str(_FOLDER / "flight_delays.py"), f"--dataset={_DATASET}", "--project=demo"]
+        job = [
+            sys.executable,
+            str(_FOLDER / "flight_delays.py"),
+            f"--dataset={_DATASET}",
+            "--project=demo",
+        ]
         job += [
             f"--output={arguments.output}",
             f"--bq_endpoint={rest}",

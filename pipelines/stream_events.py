@@ -60,12 +60,11 @@ class ReplayFlights(beam.DoFn):
 
 def build(p: beam.Pipeline, rows: int, connection: bq.Connection) -> None:
     """Wires the stream: replayed flights into one table, exactly once."""
-    create = bq.CreateTable(schema=nyc_flights.schema("flights"))
     (
         p
         | "Count" >> beam.Create([rows])
         | "Replay" >> beam.ParDo(ReplayFlights())
-        | bq.WriteToBigQueryStorage(TABLE, connection=connection, create=create)
+        | bq.WriteToBigQueryStorage(TABLE, connection=connection)
     )
 
 
@@ -95,7 +94,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="longest wait for the rows")
     arguments = parser.parse_args(argv)
     with testing.Emulator() as server:
-        server.create_dataset("demo", "events")
+        server.create_table(TABLE, nyc_flights.schema("flights"))
         with FlinkJobServer() as flink:
             flags = local_flink_options(
                 flink.job_endpoint, streaming=True, interval_ms=_CHECKPOINT_MS
