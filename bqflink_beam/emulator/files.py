@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Iterator
 
 from bqflink_beam.emulator.api_errors import invalid
+from bqflink_beam.emulator.objects import Objects
 from bqflink_beam.emulator.refused import Refused
 
 _TIMEOUT_S = 60
@@ -25,11 +26,13 @@ class Files:
     Attributes:
         root: folder under which ``file://`` URIs may lie; None refuses them all.
         gcs_endpoint: ``http://host:port`` of a Cloud Storage (emulator), as
-            STORAGE_EMULATOR_HOST has it; None refuses ``gs://``.
+            STORAGE_EMULATOR_HOST has it; None for `objects`.
+        objects: the server's own Cloud Storage.
     """
 
     root: pathlib.Path | None = None
     gcs_endpoint: str | None = None
+    objects: Objects | None = None
 
     def match(self, uri: str) -> list[str]:
         """Returns the files a URI names, in order; one ``*`` stands for any text.
@@ -52,6 +55,8 @@ class Files:
         """
         if uri.startswith("gs://"):
             bucket, name = _split(uri)
+            if self._own is not None:
+                return self._own.get(bucket, name).data
             status, body = self._gcs(
                 "GET", f"/download/storage/v1/b/{bucket}/o/{_quoted(name)}?alt=media"
             )
@@ -67,6 +72,9 @@ class Files:
         """Writes one file, whole or not at all."""
         if uri.startswith("gs://"):
             bucket, name = _split(uri)
+            if self._own is not None:
+                self._own.put(bucket, name, data)
+                return
             path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={_quoted(name)}"
             _expect(*self._gcs("POST", path, data), uri)
             return
@@ -105,8 +113,21 @@ class Files:
 
     # --- Cloud Storage ---
 
+    @property
+    def _own(self) -> Objects | None:
+        return self.objects if self.gcs_endpoint is None else None
+
     def _match_gcs(self, uri: str) -> list[str]:
         bucket, name = _split(uri)
+        if self._own is not None:
+            prefix, star, suffix = name.partition("*")
+            return [
+                f"gs://{bucket}/{found}"
+                for found in self._own.names(bucket, prefix)
+                if (found == name or star)
+                and found.endswith(suffix)
+                and len(found) >= len(prefix) + len(suffix)
+            ]
         if "*" not in name:
             status, _ = self._gcs("GET", f"/storage/v1/b/{bucket}/o/{_quoted(name)}")
             return [uri] if status == 200 else []

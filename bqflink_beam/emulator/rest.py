@@ -57,11 +57,13 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """What a method answers: a JSON value (None for no body), or headers besides."""
+    """What a method answers: a JSON value (None for no body), or `data` of another type."""
 
     value: Any = None
     status: int = 200
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    data: bytes | None = None
+    content_type: str = "application/json; charset=UTF-8"
 
 
 Handler = Callable[[Request], Any]
@@ -247,12 +249,14 @@ class _HttpHandler(http.server.BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _send(self, response: Response) -> None:
-        data = b"" if response.value is None else json.dumps(response.value).encode()
+        data = response.data
+        if data is None:
+            data = b"" if response.value is None else json.dumps(response.value).encode()
         self.send_response(response.status)
         for key, value in response.headers.items():
             self.send_header(key, value)
         if data:
-            self.send_header("Content-Type", "application/json; charset=UTF-8")
+            self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

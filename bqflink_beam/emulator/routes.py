@@ -11,6 +11,7 @@ from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.inserts import Inserts
 from bqflink_beam.emulator.jobs import Jobs
 from bqflink_beam.emulator.load_job import LoadJobs, check_load
+from bqflink_beam.emulator.objects import Objects, object_routes
 from bqflink_beam.emulator.queries import Queries
 from bqflink_beam.emulator.query_job import QueryJobs, check_query
 from bqflink_beam.emulator.rest import Request, RestServer, Route
@@ -56,14 +57,23 @@ def make_jobs(store: Store, faults: Faults, files: Files | None = None) -> Jobs:
 
 
 def serve(
-    store: Store, jobs: Jobs, faults: Faults, host: str = "127.0.0.1", port: int = 0
+    store: Store,
+    jobs: Jobs,
+    faults: Faults,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    objects: Objects | None = None,
 ) -> RestServer:
     """Starts the REST server.
+
+    Args:
+        objects: a Cloud Storage to serve at the same port.
 
     Raises:
         OSError: the port is taken.
     """
-    return RestServer(routes(store, jobs), faults, host, port)
+    found = [*routes(store, jobs), *(object_routes(objects) if objects else ())]
+    return RestServer(found, faults, host, port)
 
 
 def routes(store: Store, jobs: Jobs) -> list[Route]:

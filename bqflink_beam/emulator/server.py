@@ -14,6 +14,7 @@ from bqflink_beam.emulator.admin import AdminServer
 from bqflink_beam.emulator.faults import Faults
 from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.journal import FileJournal
+from bqflink_beam.emulator.objects import Objects
 from bqflink_beam.emulator.read import ReadService
 from bqflink_beam.emulator.rest import RestServer
 from bqflink_beam.emulator.routes import make_jobs, serve
@@ -86,7 +87,8 @@ class EmulatorServer:
         self.faults = Faults(clock)
         self.write = WriteService(self.store, self.faults, self.settings)
         self.read = ReadService(self.store, self.faults, self.settings)
-        files = Files(self.settings.files_root, self.settings.gcs_endpoint)
+        self.objects = Objects(clock)
+        files = Files(self.settings.files_root, self.settings.gcs_endpoint, self.objects)
         self.jobs = make_jobs(self.store, self.faults, files)
         self._host = host
         self._storage_port = storage_port
@@ -107,7 +109,9 @@ class EmulatorServer:
         """
         try:
             self._start_grpc()
-            self._rest = serve(self.store, self.jobs, self.faults, self._host, self._rest_port)
+            self._rest = serve(
+                self.store, self.jobs, self.faults, self._host, self._rest_port, self.objects
+            )
             self._rest_port = self._rest.port
             self.jobs.resume()
             if self._admin_port is not None:

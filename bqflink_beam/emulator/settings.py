@@ -25,7 +25,7 @@ class Settings:
             None keeps it open.
         files_root: folder under which load and extract jobs may use ``file://``; None for none.
         gcs_endpoint: ``http://host:port`` of the Cloud Storage (emulator) behind ``gs://``, as
-            STORAGE_EMULATOR_HOST has it; None for none.
+            STORAGE_EMULATOR_HOST has it; None for the server's own, at its REST endpoint.
         validation: False stores proto rows unchecked, for measuring what checks cost.
     """
 

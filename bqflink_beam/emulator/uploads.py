@@ -26,7 +26,7 @@ class Uploads:
         project = request.path["project"]
         kind = request.parameters.get("uploadType")
         if kind == "multipart":
-            resource, data = _parts(request)
+            resource, data = related_parts(request)
             return self._jobs.insert(project, resource, data)
         if kind != "resumable":
             raise invalid(f"Unsupported uploadType {kind!r}")
@@ -48,7 +48,7 @@ class Uploads:
             if found is None:
                 raise Refused("Not found: no such upload", code="NOT_FOUND")
             project, resource, data = found
-            start, total = _content_range(request.headers, len(request.body))
+            start, total = content_range(request.headers, len(request.body))
             if start is not None:
                 if start > len(data):
                     raise invalid(f"Upload piece at {start} leaves a gap after {len(data)}")
@@ -60,7 +60,7 @@ class Uploads:
         return self._jobs.insert(project, resource, bytes(data))
 
 
-def _content_range(headers: Mapping[str, str], size: int) -> tuple[int | None, int | None]:
+def content_range(headers: Mapping[str, str], size: int) -> tuple[int | None, int | None]:
     """Returns where a piece begins (None for a mere question) and how long the whole is."""
     text = headers.get("content-range", "")
     if not text:
@@ -70,7 +70,7 @@ def _content_range(headers: Mapping[str, str], size: int) -> tuple[int | None, i
     return (None if span == "*" else int(span.partition("-")[0])), length
 
 
-def _parts(request: Request) -> tuple[dict[str, Any], bytes]:
+def related_parts(request: Request) -> tuple[dict[str, Any], bytes]:
     """Takes a ``multipart/related`` body apart: the job's resource, and the file."""
     kind = request.headers.get("content-type", "")
     head = f"Content-Type: {kind}\r\n\r\n".encode()

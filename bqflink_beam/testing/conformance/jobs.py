@@ -59,7 +59,7 @@ class TableConformance:
     )
     @rule("tables.get", "mode is NULLABLE where none was given", _TABLES)
     def test_schema_comes_back(self, rest: Rest) -> None:
-        fields = [
+        fields: list[Any] = [
             {"name": "i", "type": "INT64"},
             {"name": "f", "type": "FLOAT64", "mode": "REQUIRED"},
             {

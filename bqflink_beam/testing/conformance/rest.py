@@ -51,7 +51,7 @@ class Rest:
         verb: str,
         path: str,
         body: Any = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Any = None,  # a mapping; Any, for a type checker sees it in **parameters too
         **parameters: Any,
     ) -> Any:
         """Calls ``/bigquery/v2/projects/PROJECT`` + `path`; returns the JSON answer.
