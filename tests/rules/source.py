@@ -1,10 +1,9 @@
-"""The package's source as the rules look at it: modules, their trees, what they import."""
+"""The repository's source as the rules look at it: files, their trees, what they import."""
 
 import ast
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = "bqflink_beam"
@@ -17,44 +16,68 @@ class Source:
     path: pathlib.Path
     name: str
 
-    def __str__(self) -> str:
-        return self.path.relative_to(ROOT).as_posix()
-
     @functools.cached_property
     def text(self) -> str:
         return self.path.read_text()
 
     @functools.cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, filename=str(self.path))
+        # In the words of Python 3.10: newer syntax is a SyntaxError here.
+        return ast.parse(self.text, filename=str(self.path), feature_version=(3, 10))
 
-    def imports(self) -> Iterator[tuple[int, str]]:
-        """Yields line and dotted name of everything imported, inside functions too."""
-        for node in ast.walk(self.tree):
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @functools.cached_property
+    def imports(self) -> tuple[tuple[int, str], ...]:
+        """Line and dotted name of everything imported, inside functions too."""
+        found = []
+        for node in self.nodes:
             if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield node.lineno, alias.name
+                found += [(node.lineno, alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{self}:{node.lineno}: relative import"
-                for alias in node.names:
-                    yield node.lineno, f"{node.module}.{alias.name}"
+                assert node.level == 0, f"{self.at(node.lineno)}: relative import"
+                found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        return tuple(found)
+
+    def at(self, line: int) -> str:
+        """Where that is, as an editor opens it."""
+        return f"{self.path.relative_to(ROOT).as_posix()}:{line}"
 
 
-def package_sources() -> list[Source]:
+@functools.cache
+def package_sources() -> tuple[Source, ...]:
     """All modules of the package."""
     found = []
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found.append(Source(path, name))
-    return found
+    return tuple(found)
 
 
-def all_sources() -> list[Source]:
+@functools.cache
+def all_sources() -> tuple[Source, ...]:
     """All Python of the repository: package, tests, pipelines and setup.py."""
-    found = package_sources()
+    found = list(package_sources())
     for folder in ("tests", "pipelines"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             found.append(Source(path, path.relative_to(ROOT).as_posix()))
     found.append(Source(ROOT / "setup.py", "setup.py"))
-    return found
+    return tuple(found)
+
+
+def imports_within(sources, parents) -> list[str]:
+    """Lists where any of `sources` imports one of the modules, or something inside it."""
+    return [
+        f"{source.at(line)}: {name}"
+        for source in sources
+        for line, name in source.imports
+        if within(name, parents)
+    ]
+
+
+def within(name: str, parents) -> bool:
+    """Whether a dotted name is one of `parents`, or inside it."""
+    return any(name == parent or name.startswith(parent + ".") for parent in parents)

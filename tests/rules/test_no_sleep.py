@@ -2,26 +2,15 @@
 
 import ast
 
-import pytest
-
-from tests.rules.source import all_sources, package_sources
+from tests.rules.source import all_sources, imports_within, package_sources
 
 _FILE_LINES_MAX = 600
 _FUNCTION_LINES_MAX = 70
 _CLOCK = "bqflink_beam.clock"
-_CHANCE_BESIDES = {
-    _CLOCK: ("time", "random"),
-    # Chance that repeats: from a fixed seed, and from one that the clock's chance gave.
-    "bqflink_beam.testing.clock": ("random",),
-    "bqflink_beam.emulator.read": ("random",),
-}
+# Chance that repeats: from a fixed seed, and from one that the clock's chance gave.
+_SEEDED = ("bqflink_beam.testing.clock", "bqflink_beam.emulator.read")
 _NOW = {"now", "utcnow", "today"}
-
-_PACKAGE = pytest.mark.parametrize("source", package_sources(), ids=str)
-_ALL_BUT_CLOCK = pytest.mark.parametrize(
-    "source", [source for source in all_sources() if source.name != _CLOCK], ids=str
-)
-_ALL = pytest.mark.parametrize("source", all_sources(), ids=str)
+_DATES = {"datetime", "date", "Timestamp"}
 
 
 def _function_lines(node):
@@ -33,54 +22,59 @@ def _function_lines(node):
     return lines
 
 
-@_PACKAGE
-def test_time_and_chance_come_from_the_clock(source):
-    allowed = _CHANCE_BESIDES.get(source.name, ())
-    refused = {"time", "random", "numpy.random"} - set(allowed)
+def _calls(sources):
+    for source in sources:
+        for node in source.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                yield source, node
 
+
+def test_time_and_chance_come_from_the_clock():
+    modules = [source for source in package_sources() if source.name != _CLOCK]
+    unseeded = [source for source in modules if source.name not in _SEEDED]
+
+    assert imports_within(modules, ["time"]) == []
+    assert imports_within(unseeded, ["random", "numpy.random"]) == []
+
+
+def test_nothing_asks_the_machine_for_the_date():
     used = [
-        f"line {line}: {name}"
-        for line, name in source.imports()
-        if any(name == module or name.startswith(module + ".") for module in refused)
+        f"{source.at(node.lineno)}: {node.func.attr}()"
+        for source, node in _calls(package_sources())
+        if node.func.attr in _NOW and ast.unparse(node.func.value).split(".")[-1] in _DATES
     ]
 
     assert used == []
 
 
-@_PACKAGE
-def test_nothing_asks_the_machine_for_the_date(source):
-    used = [
-        f"line {node.lineno}: {node.func.attr}()"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _NOW
-        and ast.unparse(node.func.value).split(".")[-1] in ("datetime", "date", "Timestamp")
-    ]
+def test_nothing_sleeps():
+    others = [source for source in all_sources() if source.name != _CLOCK]
+    used = imports_within(others, ["time.sleep", "asyncio.sleep"])
+    for source in others:
+        for node in source.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr != "sleep":
+                continue
+            if ast.unparse(node) in ("time.sleep", "asyncio.sleep"):
+                used.append(source.at(node.lineno))
 
     assert used == []
 
 
-@_ALL_BUT_CLOCK
-def test_nothing_sleeps(source):
-    used = [f"line {line}" for line, name in source.imports() if name == "time.sleep"]
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("time.sleep", "asyncio.sleep"):
-            used.append(f"line {node.lineno}")
-
-    assert used == []
-
-
-@_ALL
-def test_file_is_short_enough_to_read(source):
-    assert len(source.text.splitlines()) <= _FILE_LINES_MAX
-
-
-@_ALL
-def test_function_fits_a_screen(source):
+def test_files_are_short_enough_to_read():
     long = [
-        f"{node.name}, line {node.lineno}: {_function_lines(node)} lines"
-        for node in ast.walk(source.tree)
+        f"{source.at(1)}: {len(source.text.splitlines())} lines"
+        for source in all_sources()
+        if len(source.text.splitlines()) > _FILE_LINES_MAX
+    ]
+
+    assert long == []
+
+
+def test_functions_fit_a_screen():
+    long = [
+        f"{source.at(node.lineno)}: {node.name}, {_function_lines(node)} lines"
+        for source in all_sources()
+        for node in source.nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and _function_lines(node) > _FUNCTION_LINES_MAX
     ]

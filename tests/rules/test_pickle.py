@@ -1,6 +1,7 @@
 """What travels to workers and back arrives as it left: errors, options, DoFns."""
 
 import dataclasses
+import datetime
 import importlib
 import inspect
 import os
@@ -50,6 +51,8 @@ _VALUES = [
     bq.ExactlyOnce(shards=3, run_id="mine"),
     _FIELD,
     bq.Impersonate("robot@p.iam.gserviceaccount.com", bq.AccessToken("secret")),
+    bq.Interval(months=1, days=2, micros=3),
+    bq.Range(datetime.date(2024, 1, 1), None),
     bq.ServiceAccountFile("/keys/loader.json"),
     bq.ServiceAccountJson('{"type": "service_account"}'),
     bq.TableReference("p", "d", "t"),
