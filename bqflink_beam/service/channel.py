@@ -5,6 +5,7 @@ silently, so a worker with many open AppendRows calls would hang. Long calls are
 therefore spread over several channels; each channel has a connection of its own.
 """
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import os
@@ -74,7 +75,8 @@ class Channels:
             response_deserializer=method.response.FromString,
         )
         try:
-            response = stub(request, timeout=deadline_s, metadata=self._metadata(routing))
+            with self._closing_told():
+                response = stub(request, timeout=deadline_s, metadata=self._metadata(routing))
         except grpc.RpcError as error:
             meaning = from_rpc(error, call)
             if never_sent(error):
@@ -95,9 +97,9 @@ class Channels:
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
-        return self._counted(
-            channel, stub(request, timeout=deadline_s, metadata=self._metadata(routing))
-        )
+        with self._closing_told():
+            call = stub(request, timeout=deadline_s, metadata=self._metadata(routing))
+        return self._counted(channel, call)
 
     def both_streams(self, method: Method, requests: Iterator[Any], *, routing: str) -> Any:
         """Starts a bidirectional call. It has no deadline: its owner watches for progress."""
@@ -107,7 +109,9 @@ class Channels:
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
-        return self._counted(channel, stub(requests, metadata=self._metadata(routing)))
+        with self._closing_told():
+            call = stub(requests, metadata=self._metadata(routing))
+        return self._counted(channel, call)
 
     def close(self) -> None:
         """Ends all calls and closes the channels."""
@@ -118,11 +122,24 @@ class Channels:
         for channel in channels:
             channel.close()
 
+    @contextlib.contextmanager
+    def _closing_told(self) -> Iterator[None]:
+        """Says in our words that another thread has closed the channel meanwhile."""
+        try:
+            yield
+        except ValueError as error:
+            if not self._closed:
+                raise
+            raise self._is_closed() from error
+
+    def _is_closed(self) -> ConfigError:
+        return ConfigError(f"the client of {self.endpoint} is closed")
+
     def _channel(self, *, long: bool = False) -> grpc.Channel:
         """Returns the least loaded channel, a new one if all are full."""
         with self._lock:
             if self._closed:
-                raise ConfigError(f"the client of {self.endpoint} is closed")
+                raise self._is_closed()
             least = min(self._loads, key=self._loads.__getitem__, default=None)
             if least is None or (long and self._loads[least] >= _LONG_CALLS_PER_CHANNEL_MAX):
                 least = self._made()

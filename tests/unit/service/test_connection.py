@@ -8,7 +8,7 @@ import pytest
 from bqflink_beam.errors import ConfigError, TransientError
 from bqflink_beam.names import TableReference
 from bqflink_beam.retry import Backoff
-from bqflink_beam.service.channel import Channels
+from bqflink_beam.service.channel import Channels, Method
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.service.credentials import (
     AccessToken,
@@ -20,6 +20,7 @@ from bqflink_beam.service.credentials import (
 )
 from bqflink_beam.service.recent import Recent
 from bqflink_beam.service.rest import Rest
+from bqflink_beam.service.status import Call
 from bqflink_beam.service.tables import RestTables
 from bqflink_beam.service.write import StorageWrite
 from bqflink_beam.testing.clock import FakeClock
@@ -185,6 +186,27 @@ def test_hundred_opens_and_closes_leave_no_thread(storage):
     run(100)
 
     assert threading.active_count() <= before + 1
+
+
+def test_client_closed_while_a_call_starts_is_told_in_our_words(storage):
+    channels = Channels(storage.connection, lambda: None)
+
+    class Closing:
+        """A message during whose serialization another thread might close the channels."""
+
+        @staticmethod
+        def SerializeToString(message):
+            channels.close()
+            return b""
+
+        FromString = bytes
+
+    call = Call(what="look", endpoint="x", changes=False)
+
+    with pytest.raises(ConfigError, match="is closed"):
+        channels.unary(
+            Method("/a/b", Closing, Closing), b"", call=call, deadline_s=5.0, routing="name=x"
+        )
 
 
 def test_token_and_quota_project_reach_a_trusted_server(certificate, opened):
