@@ -58,8 +58,15 @@ class Reader:
                 data_format=bigquery_storage.DataFormat.ARROW,
             ),
         )
-        parts = [self._read.read_rows(stream.name).to_arrow() for stream in session.streams]
-        return pa.concat_tables(parts)
+        schema = pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))
+        batches = [
+            pa.ipc.read_record_batch(
+                pa.py_buffer(response.arrow_record_batch.serialized_record_batch), schema
+            )
+            for stream in session.streams
+            for response in self._read.read_rows(stream.name)
+        ]
+        return pa.Table.from_batches(batches, schema)
 
 
 def expected_delays() -> Iterable[dict[str, Any]]:
