@@ -33,6 +33,7 @@ def main() -> None:
 @click.option("--port", default=9050, show_default=True, help="Port of the REST API.")
 @click.option("--storage-port", default=9060, show_default=True, help="Port of the Storage API.")
 @click.option("--admin-port", type=int, help="Port of faults, counters and the console.")
+@click.option("--tls-port", type=int, help="Port of REST and gRPC over TLS, told apart by ALPN.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--data-dir",
@@ -60,6 +61,7 @@ def emulator(
     port: int,
     storage_port: int,
     admin_port: int | None,
+    tls_port: int | None,
     host: str,
     data_dir: pathlib.Path | None,
     files_root: pathlib.Path | None,
@@ -75,6 +77,7 @@ def emulator(
         port=port,
         storage_port=storage_port,
         admin_port=admin_port,
+        tls_port=tls_port,
         data_dir=data_dir,
         settings=Settings(
             files_root=files_root, gcs_endpoint=gcs_endpoint, validation=validation == "on"

@@ -20,6 +20,7 @@ def serve(
     port: int = 0,
     storage_port: int = 0,
     admin_port: int | None = None,
+    tls_port: int | None = None,
     data_dir: pathlib.Path | None = None,
     settings: Settings | None = None,
 ) -> None:
@@ -32,6 +33,7 @@ def serve(
         port: of REST; 0 for any.
         storage_port: of gRPC; 0 for any.
         admin_port: of the admin API (faults, counters, clock); None for no such API.
+        tls_port: of REST and gRPC over TLS; None for no TLS.
         data_dir: folder that keeps everything over restarts; None for memory only.
         settings: its limits.
 
@@ -52,6 +54,7 @@ def serve(
         rest_port=port,
         storage_port=storage_port,
         admin_port=admin_port,
+        tls_port=tls_port,
         data_dir=data_dir,
     )
     try:
@@ -63,6 +66,8 @@ def serve(
     gc.set_threshold(100_000, 50, 50)
     try:
         line = f"bigquery ready rest={server.rest_endpoint} storage={server.storage_endpoint}"
+        if server.tls_endpoint is not None:
+            line += f" tls={server.tls_endpoint} ca={server.ca_certificate}"
         if server.admin_endpoint is not None:
             line += f" admin={server.admin_endpoint}"
         print(line, flush=True)

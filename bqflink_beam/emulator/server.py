@@ -20,6 +20,7 @@ from bqflink_beam.emulator.rest import RestServer
 from bqflink_beam.emulator.routes import make_jobs, serve
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Store, StoredTable
+from bqflink_beam.emulator.tls import TlsFront
 from bqflink_beam.emulator.write import WriteService
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import Field, TableSchema
@@ -63,6 +64,7 @@ class EmulatorServer:
         rest_port: port of REST, 0 for any.
         storage_port: port of gRPC, 0 for any.
         admin_port: port of the admin API, 0 for any; None for no such API.
+        tls_port: port that serves REST and gRPC over TLS, 0 for any; None for no TLS.
         data_dir: folder that keeps everything, over kills too; None for memory only.
 
     Raises:
@@ -78,6 +80,7 @@ class EmulatorServer:
         rest_port: int = 0,
         storage_port: int = 0,
         admin_port: int | None = None,
+        tls_port: int | None = None,
         data_dir: pathlib.Path | str | None = None,
     ) -> None:
         self.settings = settings or Settings()
@@ -95,6 +98,8 @@ class EmulatorServer:
         self._rest_port = rest_port
         self._admin_port = admin_port
         self._admin: AdminServer | None = None
+        self._tls_port = tls_port
+        self._tls: TlsFront | None = None
         self._rest: RestServer | None = None
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._grpc: grpc.Server | None = None
@@ -114,6 +119,8 @@ class EmulatorServer:
             )
             self._rest_port = self._rest.port
             self.jobs.resume()
+            if self._tls_port is not None:
+                self._start_tls(self._tls_port)
             if self._admin_port is not None:
                 self._admin = AdminServer(self, self._admin_port)
                 self._admin.start()
@@ -127,6 +134,9 @@ class EmulatorServer:
         if self._admin is not None:
             self._admin.stop()
             self._admin = None
+        if self._tls is not None:
+            self._tls.stop()
+            self._tls = None
         if self._rest is not None:
             self._rest.stop()
             self._rest = None
@@ -152,6 +162,11 @@ class EmulatorServer:
         server.start()
         self._grpc = server
 
+    def _start_tls(self, port: int) -> None:
+        front = TlsFront(self._host, port, rest_port=self._rest_port, grpc_port=self._storage_port)
+        front.start()
+        self._tls = front
+
     def __enter__(self) -> "EmulatorServer":
         return self.start()
 
@@ -167,6 +182,16 @@ class EmulatorServer:
     def rest_endpoint(self) -> str:
         """URL of the REST API."""
         return f"http://{self._host}:{self._rest_port}"
+
+    @property
+    def tls_endpoint(self) -> str | None:
+        """``localhost:port`` of REST and gRPC over TLS, None if there is none."""
+        return f"localhost:{self._tls.port}" if self._tls is not None else None
+
+    @property
+    def ca_certificate(self) -> str | None:
+        """Path of the certificate that TLS clients must trust; it goes when the server stops."""
+        return str(self._tls.ca_certificate) if self._tls is not None else None
 
     @property
     def admin_endpoint(self) -> str | None:

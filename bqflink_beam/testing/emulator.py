@@ -11,6 +11,7 @@ with testing.Emulator() as server:
 from typing import Any
 
 from bqflink_beam.emulator.server import EmulatorServer
+from bqflink_beam.errors import ConfigError
 from bqflink_beam.names import TableReference
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.service.credentials import Anonymous
@@ -30,6 +31,18 @@ class Emulator(EmulatorServer):
             rest_endpoint=self.rest_endpoint,
             storage_endpoint=self.storage_endpoint,
             plaintext=True,
+            credentials=Anonymous(),
+        )
+
+    @property
+    def tls_connection(self) -> Connection:
+        """How the package reaches this server over TLS, where it was started with a `tls_port`."""
+        if self.tls_endpoint is None:
+            raise ConfigError("this server has no TLS; start it with Emulator(tls_port=0)")
+        return Connection(
+            rest_endpoint=f"https://{self.tls_endpoint}",
+            storage_endpoint=self.tls_endpoint,
+            ca_certificate=self.ca_certificate,
             credentials=Anonymous(),
         )
 
