@@ -1,12 +1,16 @@
 """From a `ReadRequest` to a read session: which table, which columns, which rows."""
 
+import dataclasses
 import logging
 from collections.abc import Sequence
+
+import pyarrow as pa
 
 from bqflink_beam.errors import ConfigError, InvalidRequestError, NotFoundError
 from bqflink_beam.names import TableReference
 from bqflink_beam.read import query
 from bqflink_beam.read.request import ReadRequest
+from bqflink_beam.schema import arrow
 from bqflink_beam.schema.json import from_json
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.service.base import Client, ReadService, ReadSession, SessionRequest, Table
@@ -32,7 +36,8 @@ def open_session(request: ReadRequest, client: Client, *, run_id: str) -> ReadSe
     table = _existing(request.table, client)
     columns = column_paths(table, request.columns)
     if table.kind in _KINDS_WITH_ROWS:
-        return _session(request, request.table, columns, request.row_filter, client.read)
+        session = _session(request, request.table, columns, request.row_filter, client.read)
+        return _with_ranges(session, client, table.schema)
     _check_no_snapshot(request, table)
     text = view_query(request.table, columns, request.row_filter)
     return _session_of_query(request, text, columns, client, run_id)
@@ -102,7 +107,8 @@ def _session_of_query(
             first_try=first_try,
         )
         try:
-            return _session(request, result.table, columns, row_filter, client.read)
+            session = _session(request, result.table, columns, row_filter, client.read)
+            return _with_ranges(session, client, None)
         except NotFoundError:
             # A job that was found lives longer than its result, which expires after a day.
             if not result.found:
@@ -144,6 +150,16 @@ def _session(
             f"{error.message}",
             table=request.source,
         ) from error
+
+
+def _with_ranges(session: ReadSession, client: Client, known: TableSchema | None) -> ReadSession:
+    """Returns the session with a schema that says which of its structs are RANGEs."""
+    schema = pa.ipc.read_schema(pa.py_buffer(session.arrow_schema))
+    if not arrow.may_have_ranges(schema):
+        return session
+    table = known or _existing(session.table, client).schema
+    declared = arrow.with_ranges(schema, table).serialize().to_pybytes()
+    return dataclasses.replace(session, arrow_schema=declared)
 
 
 def _existing(reference: TableReference, client: Client) -> Table:

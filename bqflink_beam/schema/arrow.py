@@ -1,6 +1,6 @@
 """`TableSchema` <-> Arrow schema, as the Storage Read API types its columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -48,6 +48,20 @@ def from_arrow(schema: pa.Schema) -> TableSchema:
     return TableSchema(tuple(_from_arrow_field(field, "") for field in schema))
 
 
+def may_have_ranges(schema: pa.Schema) -> bool:
+    """Says whether a column looks like a RANGE that the schema does not declare as one."""
+    return any(map(_may_be_range, schema))
+
+
+def with_ranges(schema: pa.Schema, table: TableSchema) -> pa.Schema:
+    """Returns a read session's schema with its RANGE columns declared as such.
+
+    The service shows a RANGE and a STRUCT of `start` and `end` alike; only the table's
+    schema tells them apart.
+    """
+    return pa.schema(_with_ranges(list(schema), table.fields), metadata=schema.metadata)
+
+
 def sql_type(field: pa.Field) -> str | None:
     """Returns the BigQuery type that a field's metadata declares, None if it declares none."""
     name: str = (field.metadata or {}).get(EXTENSION_NAME, b"").decode()
@@ -77,6 +91,33 @@ def arrow_field(field: Field) -> pa.Field:
         return pa.field(field.name, pa.list_(item), metadata=metadata)
     nullable = not field.required or field.default_value_expression is not None
     return pa.field(field.name, type_, nullable=nullable, metadata=metadata)
+
+
+def _may_be_range(field: pa.Field) -> bool:
+    type_ = field.type.value_type if is_list(field.type) else field.type
+    if not pa.types.is_struct(type_) or sql_type(field) == "RANGE":
+        return False
+    inner = [type_.field(index) for index in range(type_.num_fields)]
+    return {each.name for each in inner} == {"start", "end"} or any(map(_may_be_range, inner))
+
+
+def _with_ranges(columns: list[pa.Field], fields: Sequence[Field]) -> list[pa.Field]:
+    known = {field.name.lower(): field for field in fields}
+    return [
+        _declared(column, known[column.name.lower()]) if column.name.lower() in known else column
+        for column in columns
+    ]
+
+
+def _declared(column: pa.Field, field: Field) -> pa.Field:
+    if is_list(column.type):
+        return column.with_type(pa.list_(_declared(column.type.value_field, field)))
+    if field.type == "RANGE":
+        return column.with_metadata({**(column.metadata or {}), **(_metadata("RANGE") or {})})
+    if field.type == "STRUCT":
+        inner = [column.type.field(index) for index in range(column.type.num_fields)]
+        return column.with_type(pa.struct(_with_ranges(inner, field.fields)))
+    return column
 
 
 def _metadata(kind: str) -> dict[bytes, bytes] | None:

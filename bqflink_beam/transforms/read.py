@@ -11,6 +11,7 @@ from apache_beam.pvalue import PBegin
 from apache_beam.transforms.display import DisplayDataItem
 
 from bqflink_beam.errors import ConfigError
+from bqflink_beam.filters import Predicate
 from bqflink_beam.names import TableReference
 from bqflink_beam.read.request import ReadRequest
 from bqflink_beam.read.session import check
@@ -47,7 +48,8 @@ class ReadFromBigQueryStorage(beam.PTransform):
         query: a SELECT in GoogleSQL. It runs once per run, into a result that BigQuery
             drops after about a day.
         columns: names or dotted paths (``address.city``); None means all.
-        row_filter: a SQL predicate, as after WHERE; None means all rows.
+        row_filter: a SQL predicate, as after WHERE, or one made with `col`; None means all
+            rows.
         output: ``"dict"``, a dict per row, or ``"arrow"``, `pa.RecordBatch`es.
         connection: how to reach BigQuery; by default what the pipeline's options say.
         streams_max: at most so many streams are read in parallel; 0 lets BigQuery choose.
@@ -69,7 +71,7 @@ class ReadFromBigQueryStorage(beam.PTransform):
     _: dataclasses.KW_ONLY
     query: str | None = None
     columns: Sequence[str] | None = None
-    row_filter: str | None = None
+    row_filter: str | Predicate | None = None
     output: str = "dict"
     connection: Connection | None = None
     streams_max: int = 0
@@ -90,8 +92,11 @@ class ReadFromBigQueryStorage(beam.PTransform):
             raise ConfigError(
                 f"columns must be a list of names, or None for all, got {self.columns!r}"
             )
-        if self.row_filter is not None and not isinstance(self.row_filter, str):
-            raise ConfigError(f"row_filter must be SQL text, got {self.row_filter!r}")
+        if not isinstance(self.row_filter, str | Predicate | None):
+            raise ConfigError(
+                f"row_filter must be SQL text or made with col, got {self.row_filter!r}"
+            )
+        self._row_filter = "" if self.row_filter is None else str(self.row_filter)
         self._limits = SelfCheckpoint(
             every_s=self.checkpoint_every_s, every_rows=self.checkpoint_every_rows
         )
@@ -104,7 +109,7 @@ class ReadFromBigQueryStorage(beam.PTransform):
         items = {
             "source": DisplayDataItem(self.query or self._source(), label="Source"),
             "columns": DisplayDataItem(", ".join(self.columns or ()), label="Columns"),
-            "row_filter": DisplayDataItem(self.row_filter or "", label="Row filter"),
+            "row_filter": DisplayDataItem(self._row_filter, label="Row filter"),
             "output": DisplayDataItem(self.output, label="Output"),
             "streams_max": DisplayDataItem(self.streams_max, label="Streams at most"),
         }
@@ -143,7 +148,7 @@ class ReadFromBigQueryStorage(beam.PTransform):
             table=table,
             query=self.query,
             columns=tuple(self.columns or ()),
-            row_filter=self.row_filter or "",
+            row_filter=self._row_filter,
             streams_max=self.streams_max,
             snapshot_time=self.snapshot_time,
             location=self.location,

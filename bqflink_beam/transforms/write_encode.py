@@ -16,6 +16,7 @@ from bqflink_beam.schema import json as schema_json
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import metrics
 from bqflink_beam.transforms.failed import FailedRow, row_error
+from bqflink_beam.transforms.rows import mapping_of
 from bqflink_beam.write.batching import BatchBuilder, RowBatch
 from bqflink_beam.write.options import CreateTable
 from bqflink_beam.write.tables import schema_for
@@ -206,15 +207,13 @@ def _in_one_window(value: Any, origin: WindowedValue) -> WindowedValue:
 
 
 def _mapping(row: Any) -> Mapping[str, Any]:
-    """Returns a dict row as it is, and the fields of a `beam.Row` or a NamedTuple.
+    """Returns a dict row as it is, and the fields of a `beam.Row` or a NamedTuple, nested ones too.
 
     Raises:
         RowError: it is none of these.
     """
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, beam.Row):
-        return row.as_dict()
-    if hasattr(row, "_asdict"):
-        return row._asdict()
+    if isinstance(row, beam.Row) or hasattr(row, "_asdict"):
+        return mapping_of(row)
     raise RowError(f"a row must be a dict, a beam.Row or a NamedTuple, got {type(row).__name__}")

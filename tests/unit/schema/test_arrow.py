@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from bqflink_beam.errors import ConfigError
-from bqflink_beam.schema.arrow import from_arrow, to_arrow
+from bqflink_beam.schema.arrow import from_arrow, may_have_ranges, to_arrow, with_ranges
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
 
@@ -109,3 +109,35 @@ def test_what_no_column_can_hold_is_refused_by_name(type_):
         from_arrow(pa.schema([pa.field("c", type_)]))
 
     assert caught.value.column == "c"
+
+
+def bare(schema):
+    """The schema as a read session has it, without our word for RANGE."""
+
+    def plain(field):
+        type_ = field.type
+        if pa.types.is_list(type_):
+            type_ = pa.list_(plain(type_.value_field))
+        elif pa.types.is_struct(type_):
+            type_ = pa.struct([plain(type_.field(index)) for index in range(type_.num_fields)])
+        return pa.field(field.name, type_, nullable=field.nullable)
+
+    return pa.schema([plain(field) for field in schema])
+
+
+def test_ranges_are_declared_wherever_they_lie_and_nothing_else_is():
+    bounds = (Field(name="start", type="DATE"), Field(name="end", type="DATE"))
+    span = Field(name="span", type="RANGE", range_element_type="DATE")
+    spans = Field(name="spans", type="RANGE", range_element_type="DATE", mode="REPEATED")
+    pair = Field(name="pair", type="STRUCT", fields=bounds)
+    inner = Field(name="s", type="STRUCT", mode="REPEATED", fields=(span, pair))
+    table = TableSchema((span, spans, pair, inner, Field(name="n", type="INT64")))
+    session = bare(to_arrow(table)).remove(4).append(pa.field("new", pa.int64()))
+
+    assert may_have_ranges(session)
+    assert not may_have_ranges(
+        pa.schema([pa.field("x", pa.struct([pa.field("start", pa.int64())]))])
+    )
+    declared = with_ranges(session, table)
+
+    assert from_arrow(declared) == TableSchema((*table.fields[:4], Field(name="new", type="INT64")))
