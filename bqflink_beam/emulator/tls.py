@@ -76,9 +76,6 @@ class TlsFront:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Aborted transports close their sockets when the loop next turns.
-        for _ in range(3):
-            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -93,13 +90,12 @@ class TlsFront:
             try:
                 await asyncio.gather(_pump(reader, back_writer), _pump(back_reader, writer))
             finally:
-                back_writer.transport.abort()
+                await _abort(back_writer)
         except (OSError, asyncio.CancelledError):
             # Either side hung up, or the server stops.
             pass
         finally:
-            # Not a polite end: it would wait for a peer that may be gone.
-            writer.transport.abort()
+            await _abort(writer)
             self._tasks.discard(task)
 
 
@@ -110,6 +106,13 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     with contextlib.suppress(OSError, NotImplementedError):
         # TLS has no half-closed connections; ending ours ends both ways.
         writer.close()
+
+
+async def _abort(writer: asyncio.StreamWriter) -> None:
+    # Not a polite end: that would wait for a peer that may be gone.
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _server_context(ca_certificate: pathlib.Path) -> ssl.SSLContext:
