@@ -74,11 +74,12 @@ def distinct(plan: Plan, a: Scalar, b: Scalar, *, negate: bool) -> Scalar:
 
 
 def group_key(value: Scalar) -> Scalar:
-    """Returns the value in a form whose equality is that of grouping: both zeros are one."""
-    if value.kind == FLOAT64:
-        return Scalar(
-            f"(CASE WHEN {value.sql} = 0 THEN CAST(0 AS DOUBLE) ELSE {value.sql} END)", FLOAT64
-        )
+    """Returns a value that may be grouped by. DuckDB, too, has one group for every NaN and
+    one for both zeros.
+
+    Raises:
+        InvalidQuery: values of its type are not compared here.
+    """
     if value.kind.name not in ORDERED:
         raise unsupported(f"Grouping by values of type {value.kind}")
     return Scalar(value.sql, value.kind)
