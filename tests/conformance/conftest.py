@@ -3,6 +3,10 @@ import contextlib
 import pytest
 
 
+def pytest_addoption(parser):
+    parser.addoption("--bq-project", help="Runs the tests marked live in this project.")
+
+
 @pytest.fixture
 def opened():
     """Opens things that are closed, whatever happens, when the test is over."""

@@ -17,6 +17,7 @@ from bqflink_beam.testing.conformance.appends import (
 from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
 from bqflink_beam.testing.conformance.changes import ChangeConformance
 from bqflink_beam.testing.conformance.commits import CommitConformance, FlushConformance
+from bqflink_beam.testing.conformance.jobs import JobConformance
 from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
 from bqflink_beam.testing.conformance.reads import ReadRowsConformance, SplitConformance
 from bqflink_beam.testing.conformance.schemas import (
@@ -61,4 +62,12 @@ class ReadConformance(
     """Storage Read: everything that resuming and splitting stand on."""
 
 
-__all__ = ["BigQuery", "ReadConformance", "Rule", "WriteConformance", "rule", "rules_of"]
+__all__ = [
+    "BigQuery",
+    "JobConformance",
+    "ReadConformance",
+    "Rule",
+    "WriteConformance",
+    "rule",
+    "rules_of",
+]
