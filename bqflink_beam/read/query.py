@@ -80,6 +80,9 @@ def run(
         ConfigError: the query is wrong, not a SELECT, or its result too large.
         PermanentError: BigQuery could not run it, in its own words.
     """
+    # Before anything runs: a DELETE must not. And outside the US and EU a job is only
+    # found where it ran, which is where its tables are.
+    location = _dry(jobs, text, location).location or location
     number = first_try
     while True:
         job, found = _done(jobs, job_id(run_id, text, number), text, location, labels)
@@ -105,13 +108,17 @@ def dry_run(
     Raises:
         ConfigError: the query is wrong, or not a SELECT.
     """
+    statistics: Mapping[str, Any] = _dry(jobs, text, location).resource.get("statistics", {})
+    return statistics
+
+
+def _dry(jobs: JobService, text: str, location: str | None) -> Job:
     identity = job_id("check", text, 0)
     job = _insert(jobs, identity, {**_configuration(text), "dryRun": True}, location, None)
     if job.error is not None:
         raise _failure(job, _reason_of(job))
-    statistics: Mapping[str, Any] = job.resource.get("statistics", {})
-    _check_select(statistics, job.id)
-    return statistics
+    _check_select(job.resource.get("statistics", {}), job.id)
+    return job
 
 
 def _done(
@@ -130,8 +137,8 @@ def _done(
         earlier = jobs.get(identity, location=location)
         if earlier is None:
             raise ConfigError(
-                f"query job {identity} exists, but not in "
-                f"{location or 'the default location'}; give location= of the query's tables"
+                f"query job {identity} exists, but not in {location or 'the US or the EU'}; give "
+                "location= of the query's tables"
             ) from None
         job = earlier
     if not job.done:

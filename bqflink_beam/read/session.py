@@ -32,7 +32,9 @@ def open_session(request: ReadRequest, client: Client, *, run_id: str) -> ReadSe
     """
     if request.table is None:
         assert request.query is not None
-        return _session_of_query(request, request.query, request.columns, client, run_id)
+        return _session_of_query(
+            request, request.query, request.columns, client, run_id, request.location
+        )
     table = _existing(request.table, client)
     columns = column_paths(table, request.columns)
     if table.kind in _KINDS_WITH_ROWS:
@@ -40,7 +42,7 @@ def open_session(request: ReadRequest, client: Client, *, run_id: str) -> ReadSe
         return _with_ranges(session, client, table.schema)
     _check_no_snapshot(request, table)
     text = view_query(request.table, columns, request.row_filter)
-    return _session_of_query(request, text, columns, client, run_id)
+    return _session_of_query(request, text, columns, client, run_id, table.location or None)
 
 
 def check(request: ReadRequest, client: Client) -> None:
@@ -61,7 +63,8 @@ def check(request: ReadRequest, client: Client) -> None:
         _session(request, request.table, columns, request.row_filter, client.read, streams_max=1)
         return
     _check_no_snapshot(request, table)
-    query.dry_run(client.jobs, view_query(request.table, columns, request.row_filter))
+    text = view_query(request.table, columns, request.row_filter)
+    query.dry_run(client.jobs, text, location=table.location or None)
 
 
 def column_paths(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +96,12 @@ def view_query(table: TableReference, columns: Sequence[str], row_filter: str) -
 
 
 def _session_of_query(
-    request: ReadRequest, text: str, columns: Sequence[str], client: Client, run_id: str
+    request: ReadRequest,
+    text: str,
+    columns: Sequence[str],
+    client: Client,
+    run_id: str,
+    location: str | None,
 ) -> ReadSession:
     row_filter = request.row_filter if request.query is not None else ""
     first_try = 0
@@ -102,7 +110,7 @@ def _session_of_query(
             client.jobs,
             text,
             run_id=run_id,
-            location=request.location,
+            location=location,
             labels=dict(request.labels) or None,
             first_try=first_try,
         )

@@ -58,9 +58,10 @@ class TablesModel:
 class JobsModel:
     """Runs each query at once; `outcomes` are the errors of the first jobs, (reason, text) or None."""
 
-    def __init__(self, outcomes=(), statement="SELECT", result=RESULT):
+    def __init__(self, outcomes=(), statement="SELECT", result=RESULT, regional=False):
         self.outcomes = list(outcomes)
         self.statement = statement
+        self.regional = regional
         self.result = result
         self.jobs = {}
         self.inserted = []
@@ -69,9 +70,10 @@ class JobsModel:
     def insert(self, job_id, configuration, *, location, labels=None):
         if job_id in self.jobs:
             raise ConflictError(f"job {job_id} exists")
-        outcome = self.outcomes.pop(0) if self.outcomes else None
-        if isinstance(outcome, Exception):
-            raise outcome
+        dry = configuration.get("dryRun", False)
+        if self.outcomes and isinstance(self.outcomes[0], Exception):
+            raise self.outcomes.pop(0)
+        outcome = self.outcomes.pop(0) if self.outcomes and not dry else None
         resource = {
             "configuration": {
                 "query": {
@@ -87,19 +89,19 @@ class JobsModel:
             "status": {"errorResult": {"reason": outcome[0]}} if outcome else {},
         }
         error = outcome[1] if outcome else None
-        if configuration.get("dryRun"):
+        location = location or "EU"
+        if dry:
             self.dry.append(configuration["query"]["query"])
-            return Job(id=job_id, location="EU", done=True, error=error, resource=resource)
+            return Job(id=job_id, location=location, done=True, error=error, resource=resource)
         self.inserted.append((job_id, configuration["query"]["query"], location, labels))
         self.jobs[job_id] = Job(id=job_id, location="EU", done=True, error=error, resource=resource)
-        return Job(id=job_id, location="EU", done=False, error=None, resource={})
+        return Job(id=job_id, location=location, done=False, error=None, resource={})
 
     def get(self, job_id, *, location):
-        return self.jobs.get(job_id)
+        return self.jobs.get(job_id) if location == "EU" or not self.regional else None
 
     def wait(self, job_id, *, location, budget_s):
-        assert location == "EU"
-        return self.jobs[job_id]
+        return self.get(job_id, location=location)
 
 
 class ClientModel:
@@ -204,6 +206,24 @@ def test_a_planning_step_that_is_tried_again_finds_its_query_and_pays_once():
     assert [asked.table for asked in client.read.requests] == [RESULT] * 3
 
 
+def test_a_query_of_a_region_is_found_there_without_being_told_where():
+    jobs = JobsModel(regional=True)
+    first = query.run(jobs, "SELECT 1", run_id="run")
+
+    second = query.run(jobs, "SELECT 1", run_id="run")
+
+    assert (first.found, second.found) == (False, True)
+    assert len(jobs.inserted) == 1
+
+
+def test_the_query_of_a_view_runs_where_the_view_is():
+    client = client_that_records()
+
+    session.open_session(ReadRequest(table=VIEW), client, run_id="run")
+
+    assert [location for _, _, location, _ in client.jobs.inserted] == ["US"]
+
+
 def test_another_run_and_another_text_are_other_jobs():
     ids = {
         query.job_id(run, text, number)
@@ -265,11 +285,14 @@ def test_a_query_refused_at_once_is_the_callers_mistake():
         session.open_session(ReadRequest(query="SELECT ("), client, run_id="run")
 
 
-def test_only_a_select_is_read():
-    client = ClientModel(jobs=JobsModel(statement="DELETE"))
+@pytest.mark.parametrize("statement", ["DELETE", "CREATE_TABLE_AS_SELECT", "SCRIPT"])
+def test_only_a_select_is_read_and_nothing_else_is_run(statement):
+    client = ClientModel(jobs=JobsModel(statement=statement))
 
-    with pytest.raises(ConfigError, match="must be a SELECT, got a DELETE"):
+    with pytest.raises(ConfigError, match=f"must be a SELECT, got a {statement}"):
         session.open_session(ReadRequest(query="DELETE FROM t"), client, run_id="run")
+
+    assert client.jobs.inserted == []
 
 
 def test_a_found_result_that_has_expired_is_made_again():
