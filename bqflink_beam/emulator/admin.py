@@ -98,9 +98,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _body(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
             raise ConfigError("the content type must be application/json")
-        length = int(self.headers.get("Content-Length") or 0)
-        if length > _BODY_BYTES_MAX:
-            raise ConfigError(f"the body must be at most {_BODY_BYTES_MAX} bytes, got {length}")
+        text = self.headers.get("Content-Length") or ""
+        if not text.isdigit() or int(text) > _BODY_BYTES_MAX:
+            raise ConfigError(f"the body must have a length of at most {_BODY_BYTES_MAX} bytes")
+        length = int(text)
         try:
             body = json.loads(self.rfile.read(length) or b"{}")
         except ValueError as error:
@@ -138,7 +139,10 @@ def _route(
     if (method, path) == ("POST", "/clock"):
         if not isinstance(server.clock, MovingClock):
             raise ConfigError("this server's clock cannot be moved")
-        server.clock.advance(float(body.get("advance_s", 0.0)))
+        advance_s = body.get("advance_s")
+        if not isinstance(advance_s, (int, float)) or advance_s < 0:
+            raise ConfigError(f"advance_s must be a number of seconds, got {advance_s!r}")
+        server.clock.advance(advance_s)
         return {"now_s": server.clock.now_s()}
     raise Refused(f"no such thing: {method} {path}", code="NOT_FOUND")
 

@@ -76,6 +76,8 @@ class Fault:
             )
         if self.code is not None and self.code not in _CODES:
             raise ConfigError(f"code must be one of {sorted(_CODES)}, got {self.code!r}")
+        if not isinstance(self.delay_s, (int, float)) or self.delay_s < 0:
+            raise ConfigError(f"delay_s must be a number of seconds, got {self.delay_s!r}")
         if self.nth < 1 or (self.times is not None and self.times < 1):
             raise ConfigError(f"nth and times count from 1, got {self.nth} and {self.times}")
 
