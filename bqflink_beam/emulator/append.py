@@ -19,6 +19,7 @@ from bqflink_beam.emulator.streams import (
     parse_stream,
     table_not_found,
 )
+from bqflink_beam.emulator.table import check_decorator
 from bqflink_beam.emulator.versions import Chunk, LazyChunk
 from bqflink_beam.schema.model import Field, TableSchema
 
@@ -159,6 +160,7 @@ class AppendConnection:
                 raise table_not_found(reference)
             if table.kind != "TABLE":
                 raise Refused(f"Cannot append to a {table.kind}. Entity: {reference.path}")
+            check_decorator(table, reference.table, self._store.clock.now_s())
             return _Target(name, table, True, table.schema)
         state = self._streams.get(name)
         table = self._streams.table_of(state)

@@ -76,8 +76,14 @@ class ReadService:
         reference = parse_table(asked.table)
         acting = self._faults.arrive("CreateReadSession", table=str(reference), call=call)
         acting.before()
+        if "$" in reference.table:
+            raise Refused(
+                f"request failed: Table decorators are not supported: {reference.table}; use "
+                "row_restriction"
+            )
         table = self._store.require_table(reference)
         snapshot = self._snapshot(table, asked)
+        _check_partition_filter(table, asked.read_options.row_restriction)
         document = self._document(parent["project"], table, snapshot, asked)
         session = self._open(document, snapshot.chunks)
         session.add_streams(self._stream_count(request, session.row_count))
@@ -315,6 +321,17 @@ class ReadService:
                 if document["expire_s"] < horizon_s:
                     change.drop_document(_KIND, name)
                     self._sessions.pop(name, None)
+
+
+def _check_partition_filter(table: StoredTable, restriction: str) -> None:
+    column = table.required_partition_filter
+    if column is not None and not re.search(
+        rf"\b{re.escape(column)}\b", restriction, re.IGNORECASE
+    ):
+        raise Refused(
+            f"request failed: Cannot query over table '{table.reference}' without a filter over "
+            f"column(s) '{column}' that can be used for partition elimination"
+        )
 
 
 def _keeper(schema: TableSchema, restriction: str) -> Keep:

@@ -15,6 +15,8 @@ from bqflink_beam.emulator.versions import Chunk, LazyChunk, VersionLog
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import TableSchema
 
+DECORATOR_DAYS_BACK, DECORATOR_DAYS_AHEAD = 31, 16
+
 
 class Home(Protocol):
     """What a table needs of its store."""
@@ -114,6 +116,17 @@ class StoredTable:
         return self.time_partitioning is not None and not self.time_partitioning.get("field")
 
     @property
+    def required_partition_filter(self) -> str | None:
+        """The column that every reader must filter, None if there is none."""
+        partitioning = self.time_partitioning or self._resource.get("rangePartitioning") or {}
+        required = self._resource.get("requirePartitionFilter") or partitioning.get(
+            "requirePartitionFilter"
+        )
+        if not required or not partitioning:
+            return None
+        return str(partitioning.get("field") or types.PARTITION_TIME)
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         constraints = self._resource.get("tableConstraints") or {}
         return tuple((constraints.get("primaryKey") or {}).get("columns") or ())
@@ -202,6 +215,24 @@ def with_partition(
         )
         for chunk in loaded
     ]
+
+
+def check_decorator(table: StoredTable, name: str, now_s: float) -> None:
+    """Refuses a partition decorator that cannot be written to through a default stream."""
+    decorator = name.partition("$")[2]
+    if "$" not in name:
+        return
+    partitioning = table.time_partitioning or {}
+    if not table.partitioned_by_ingestion or partitioning.get("type", "DAY") != "DAY":
+        raise Refused(
+            f"Partition decorators go with tables that are partitioned by ingestion day: {name}"
+        )
+    days = (_partition_micros(table, now_s, decorator) / 1e6 - now_s) / 86_400
+    if not -DECORATOR_DAYS_BACK - 1 <= days <= DECORATOR_DAYS_AHEAD:
+        raise Refused(
+            f"Partition {decorator} is not within {DECORATOR_DAYS_BACK} days back and "
+            f"{DECORATOR_DAYS_AHEAD} days ahead"
+        )
 
 
 def _partition_micros(table: StoredTable, at_s: float, decorator: str) -> int:

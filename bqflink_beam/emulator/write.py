@@ -79,6 +79,10 @@ class WriteService:
         kind = _WriteStream.Type.Name(request.write_stream.type_) if _known(request) else ""
         if kind not in (COMMITTED, BUFFERED, PENDING):
             raise Refused("Write stream type must be COMMITTED, PENDING or BUFFERED")
+        if "$" in reference.table:
+            raise Refused(
+                f"A partition decorator goes with the default stream only. Entity: {request.parent}"
+            )
         table = self._table(request.parent)
         state = self.streams.create(table, kind)
         acting.after(lambda: self.streams.expire(state["name"]))

@@ -13,6 +13,7 @@ from bqflink_beam.testing.conformance.appends import (
     BadRowConformance,
     DefaultStreamConformance,
     OffsetConformance,
+    PartitionConformance,
 )
 from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
 from bqflink_beam.testing.conformance.changes import ChangeConformance
@@ -40,6 +41,7 @@ class WriteConformance(
     CommitConformance,
     DefaultStreamConformance,
     OffsetConformance,
+    PartitionConformance,
     BadRowConformance,
     WriterSchemaConformance,
     MissingValueConformance,

@@ -1,5 +1,7 @@
 """AppendRows connections: offsets, multiplexing, errors in band, rows that are refused."""
 
+import dataclasses
+
 import pytest
 
 from bqflink_beam.testing.conformance.kit import (
@@ -190,6 +192,58 @@ class DefaultStreamConformance:
         answer = bigquery.append(table.default_stream, writer, [writer.row(data=bytes(15 << 20))])
 
         assert answer.WhichOneof("response") == "append_result"
+
+
+class PartitionConformance:
+    """AppendRows to one partition."""
+
+    _DOCS = "docs: write-api, load data into a specific partition"
+
+    @rule("AppendRows", "a decorator names a day of an ingestion-time table", _DOCS)
+    def test_decorated_default_stream(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS, timePartitioning={"type": "DAY"})
+        day = bigquery.today(-3)
+
+        bigquery.append(f"{table.path}${day:%Y%m%d}/streams/_default", WRITER, ids(1))
+
+        is_day = f"_PARTITIONTIME = TIMESTAMP '{day:%Y-%m-%d} 00:00:00+00'"
+        assert [row["id"] for row in bigquery.rows(table, row_restriction=is_day)] == [1]
+
+    @rule("AppendRows", "a decorator reaches 31 days back and 16 ahead", _DOCS)
+    @pytest.mark.parametrize("days", [-33, 18])
+    def test_decorator_out_of_reach(self, bigquery: BigQuery, days: int) -> None:
+        table = bigquery.make_table(FIELDS, timePartitioning={"type": "DAY"})
+        name = f"{table.path}${bigquery.today(days):%Y%m%d}/streams/_default"
+
+        with bigquery.connection() as append, pytest.raises(Failure) as failed:
+            append(append_request(name, ids(1), writer=WRITER))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+        assert visible(bigquery, table) == []
+
+    @rule("AppendRows", "a decorator does not go with other tables", _DOCS)
+    @pytest.mark.parametrize("resource", [{}, {"timePartitioning": {"type": "HOUR"}}])
+    def test_decorator_of_another_table(
+        self, bigquery: BigQuery, resource: dict[str, object]
+    ) -> None:
+        table = bigquery.make_table(FIELDS, **resource)
+        name = f"{table.path}${bigquery.today(0):%Y%m%d}/streams/_default"
+
+        with bigquery.connection() as append, pytest.raises(Failure) as failed:
+            append(append_request(name, ids(1), writer=WRITER))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+        assert visible(bigquery, table) == []
+
+    @rule("CreateWriteStream", "a decorator goes with the default stream only", _DOCS)
+    def test_decorator_of_a_made_stream(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS, timePartitioning={"type": "DAY"})
+        decorated = dataclasses.replace(table, table=f"{table.table}${bigquery.today(0):%Y%m%d}")
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_stream(decorated, "PENDING")
+
+        assert failed.value.code == "INVALID_ARGUMENT"
 
 
 class OffsetConformance:

@@ -64,4 +64,6 @@ def _bigquery(server: EmulatorServer, clock: FakeClock, transport: Transport) ->
         table = server.store.require_table(reference)
         server.store.update_table(table, {**table.resource, **changed})
 
-    return BigQuery(transport, make_table, patch_table, server.store.delete_table, clock.advance)
+    return BigQuery(
+        transport, make_table, patch_table, server.store.delete_table, clock.advance, clock.now_s
+    )

@@ -7,6 +7,7 @@ on the embedded server without a network, on the same over gRPC, and on the real
 import collections
 import contextlib
 import dataclasses
+import datetime
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -17,6 +18,7 @@ from google.cloud.bigquery_storage_v1 import types as storage_types
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.rpc import status_pb2
 
+from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.names import TableReference
 
 READ = "google.cloud.bigquery.storage.v1.BigQueryRead"
@@ -359,6 +361,7 @@ class BigQuery:
         make_table: makes a table with a new name from REST fields and more of its resource.
         patch_table: changes a table's REST resource.
         advance: moves the service's clock; None where it cannot be moved.
+        now_s: the service's time.
     """
 
     def __init__(
@@ -368,12 +371,19 @@ class BigQuery:
         patch_table: Callable[[TableReference, Mapping[str, Any]], None],
         drop_table: Callable[[TableReference], None],
         advance: Callable[[float], None] | None = None,
+        now_s: Callable[[], float] = SYSTEM_CLOCK.now_s,
     ) -> None:
         self.transport = transport
         self.make_table = make_table
         self.patch_table = patch_table
         self.drop_table = drop_table
         self.advance = advance
+        self._now_s = now_s
+
+    def today(self, days: int = 0) -> datetime.date:
+        """Returns the service's date, or one some days from it."""
+        now = datetime.datetime.fromtimestamp(self._now_s(), datetime.timezone.utc)
+        return now.date() + datetime.timedelta(days)
 
     # --- writing ---
 

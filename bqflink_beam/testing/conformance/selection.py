@@ -1,5 +1,7 @@
 """CreateReadSession: selected_fields and row_restriction."""
 
+import dataclasses
+
 import pytest
 
 from bqflink_beam.names import TableReference
@@ -221,3 +223,31 @@ class SelectionConformance:
 
         assert bigquery.rows(table, row_restriction=old) == []
         assert ids_of(bigquery.rows(table, row_restriction=f"NOT ({old})")) == [1]
+
+    @rule(
+        "CreateReadSession",
+        "a table that requires a partition filter is not read without one",
+        "docs: partitioned tables, require a partition filter",
+    )
+    def test_required_partition_filter(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(
+            FIELDS, timePartitioning={"type": "DAY"}, requirePartitionFilter=True
+        )
+        bigquery.append(table.default_stream, WRITER, [WRITER.row(id=1)])
+
+        for text in ("", "id = 1"):
+            with pytest.raises(Failure) as failed:
+                bigquery.create_session(table, row_restriction=text)
+            assert failed.value.code == "INVALID_ARGUMENT"
+            assert "without a filter over column(s) '_PARTITIONTIME'" in failed.value.text
+        recent = "_PARTITIONTIME > TIMESTAMP '2001-01-01 00:00:00'"
+        assert ids_of(bigquery.rows(table, row_restriction=recent)) == [1]
+
+    @rule("CreateReadSession", "a partition decorator is not supported", "assumed")
+    def test_decorator(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS, timePartitioning={"type": "DAY"})
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_session(dataclasses.replace(table, table=f"{table.table}$20200101"))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
