@@ -77,7 +77,7 @@ def _run(run, flags):
             | "Shuffle" >> beam.Reshuffle()
             | "Arrive" >> beam.ParDo(_ArriveFn(run))
         )
-    return _ARRIVED.pop(run)
+    return _ARRIVED.pop(run, [])
 
 
 def _assert_each_row_once(arrived):
