@@ -201,9 +201,11 @@ def _canonical(column: pa.Field, field: Field) -> _Encode:
     """Returns the function that brings a column to the one Arrow type of its BigQuery type."""
     type_ = arrow.arrow_type(field)
     plain = not (field.max_length or field.precision or _kind(field) == "PICOS")
+    if plain and column.type == type_:
+        return lambda array: array
     fits = _NATIVE.get(field.type)
     if plain and fits is not None and fits(column.type):
-        return lambda array: array if array.type == type_ else array.cast(type_)
+        return lambda array: array.cast(type_)
     decode = codec.value_decoder(column, field)
     encode = codec.value_encoder(field, None)
     return lambda array: encode(decode(array))
@@ -212,6 +214,7 @@ def _canonical(column: pa.Field, field: Field) -> _Encode:
 _NATIVE: dict[str, Callable[[pa.DataType], bool]] = {
     "STRING": arrow.is_text,
     "GEOGRAPHY": arrow.is_text,
+    "JSON": arrow.is_text,
     "BYTES": arrow.is_bytes,
     "INT64": pa.types.is_integer,
     "FLOAT64": pa.types.is_floating,

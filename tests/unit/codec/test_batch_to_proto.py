@@ -11,6 +11,7 @@ from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
 from bqflink_beam.codec.batch_to_proto import BatchToProto
 from bqflink_beam.codec.proto import RowDecoder, RowEncoder
 from bqflink_beam.errors import ConfigError, RowError
+from bqflink_beam.schema import proto
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
 
@@ -221,6 +222,16 @@ def test_an_empty_batch_has_no_rows():
         )
         == []
     )
+
+
+@pytest.mark.parametrize("kind", ["NUMERIC", "BIGNUMERIC"])
+def test_decimals_are_plain_text_without_filling(kind):
+    texts = ["0", "0.000000001", "100", "-1.5", "0.0000001"]
+    batch = BatchEncoder(column(kind)).encode([{"c": text} for text in texts])
+    direct = BatchToProto(batch.schema, column(kind))
+    class_ = proto.message_class(direct.descriptor)
+
+    assert [class_.FromString(data).c for data in direct.encode(batch)] == texts
 
 
 def test_every_varint_boundary():

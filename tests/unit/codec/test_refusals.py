@@ -232,8 +232,8 @@ def rows_gone_wrong(draw):
         change = draw(st.sampled_from(["garbage", "item", "absent", "case", "extra"]))
         if change == "garbage":
             row[field.name] = draw(garbage())
-        elif change == "item" and field.repeated:
-            row[field.name] = [*(row.get(field.name) or ()), draw(garbage())]
+        elif change == "item" and isinstance(row.get(field.name), list):
+            row[field.name] = [*row[field.name], draw(garbage())]
         elif change == "absent":
             row.pop(field.name, None)
         elif change == "case" and field.name in row:
