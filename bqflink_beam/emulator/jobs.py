@@ -339,6 +339,8 @@ def job_type(configuration: Mapping[str, Any]) -> str:
     kinds = [kind for kind in _TYPES if kind in configuration]
     if len(kinds) != 1:
         raise missing("configuration: exactly one of query, load, copy, extract")
+    if not isinstance(configuration[kinds[0]], Mapping):
+        raise invalid(f"Invalid value at 'configuration.{kinds[0]}'")
     return kinds[0]
 
 

@@ -35,7 +35,9 @@ def read_parameters(
     return named, positional
 
 
-def _kind(resource: Mapping[str, Any]) -> Kind:
+def _kind(resource: Any) -> Kind:
+    if not isinstance(resource, Mapping):
+        raise invalid(f"Invalid query parameter type: {resource!r}")
     name = str(resource.get("type", "")).upper()
     if name == "ARRAY":
         return array_of(_kind(resource.get("arrayType") or {}))
@@ -52,7 +54,9 @@ def _kind(resource: Mapping[str, Any]) -> Kind:
         raise invalid(f"Invalid query parameter type: {error}") from None
 
 
-def _value(resource: Mapping[str, Any], kind: Kind) -> Any:
+def _value(resource: Any, kind: Kind) -> Any:
+    if not isinstance(resource, Mapping):
+        raise invalid(f"Invalid query parameter value: {resource!r}")
     if kind.name == "ARRAY" and kind.element:
         if "arrayValues" not in resource:
             return [] if not resource else None

@@ -21,6 +21,7 @@ from bqflink_beam.emulator.api_errors import error_body, http_status, invalid
 from bqflink_beam.emulator.faults import Call, Faults, Injected
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.rpc import PID_HEADER
+from bqflink_beam.emulator.shapes import check_shape
 
 _LOG = logging.getLogger(__name__)
 _PREFIXES = ("/bigquery/v2", "/upload/bigquery/v2", "/resumable/upload/bigquery/v2")
@@ -48,10 +49,11 @@ class Request:
             return {}
         try:
             value = json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise invalid(f"Parse Error: {error}") from None
         if not isinstance(value, dict):
             raise invalid("Parse Error: the body must be a JSON object")
+        check_shape(value)
         return value
 
 

@@ -11,6 +11,7 @@ from bqflink_beam.emulator.api_errors import invalid
 from bqflink_beam.emulator.jobs import Jobs
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.rest import Request, Response
+from bqflink_beam.emulator.shapes import check_shape
 
 
 class Uploads:
@@ -87,6 +88,9 @@ def related_parts(request: Request) -> tuple[dict[str, Any], bytes]:
         resource = json.loads(first)
     except ValueError as error:
         raise invalid(f"Parse Error: {error}") from None
+    if not isinstance(resource, dict):
+        raise invalid("Parse Error: the first part must be a JSON object")
+    check_shape(resource)
     return resource, second
 
 

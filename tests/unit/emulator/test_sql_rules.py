@@ -106,6 +106,7 @@ _RULES = [
     ("SELECT NUMERIC '0.000000001' * NUMERIC '0.5'", [Decimal("0.000000001")]),
     ("SELECT NUMERIC '-0.000000001' * NUMERIC '0.5'", [Decimal("-0.000000001")]),
     ("SELECT NUMERIC '1.1' = 1.1", [True]),
+    ("SELECT BIGNUMERIC '0.1' = 0.1", [True]),
     ("SELECT BIGNUMERIC '1e-38' * 2", [Decimal("2e-38")]),
     ("SELECT BIGNUMERIC '-3' < BIGNUMERIC '2'", [True]),
     ("SELECT BIGNUMERIC '578960446186580977117854925043439539266' > 0", [True]),
@@ -139,6 +140,7 @@ _RULES = [
     ("SELECT DATE_SUB(DATE '2020-03-31', INTERVAL 1 QUARTER)", [datetime.date(2019, 12, 31)]),
     ("SELECT DATE_TRUNC(DATE '2020-01-05', WEEK)", [datetime.date(2020, 1, 5)]),
     ("SELECT DATE_TRUNC(DATE '2020-01-05', WEEK(MONDAY))", [datetime.date(2019, 12, 30)]),
+    ("SELECT DATE_TRUNC(DATE '2020-01-05', ISOWEEK)", [datetime.date(2019, 12, 30)]),
     ("SELECT DATE_TRUNC(DATE '2021-01-02', ISOYEAR)", [datetime.date(2019, 12, 30)]),
     ("SELECT DATE_DIFF(DATE '2020-01-05', DATE '2020-01-04', WEEK)", [1]),
     ("SELECT DATE_DIFF(DATE '2020-03-01', DATE '2020-02-29', MONTH)", [1]),
@@ -264,6 +266,13 @@ def test_result_types_are_bigquery_types():
         ("a", "STRUCT", "REPEATED"),
         ("f", "FLOAT64", "NULLABLE"),
     ]
+
+
+def test_star_over_using_has_the_shared_column_once_and_first():
+    table = _run("SELECT * FROM (SELECT 'a' AS v, 1 AS k) JOIN (SELECT 1 AS k, 2 AS w) USING (k)")
+
+    assert table.to_pylist() == [{"k": 1, "v": "a", "w": 2}]
+    assert table.column_names == ["k", "v", "w"]
 
 
 def test_infinity_in_is_infinity_out():
