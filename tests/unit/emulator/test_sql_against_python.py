@@ -9,14 +9,13 @@ from hypothesis import HealthCheck, event, given, settings
 from bqflink_beam.emulator import values
 from bqflink_beam.emulator.sql import InvalidQuery, TableInput, compile_text, filter_rows
 from tests.unit.emulator.sql_grammar import (
-    SCHEMA,
     aggregations,
     plain,
     predicates,
     projections,
-    tables,
     unnestings,
 )
+from tests.unit.emulator.sql_rows import SCHEMA, tables
 
 _SETTINGS = settings(
     max_examples=150,
