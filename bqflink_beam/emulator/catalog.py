@@ -106,4 +106,4 @@ def table_input(table: StoredTable, at_s: float | None = None) -> TableInput:
     def read() -> pa.Table:
         return snapshot.to_table()
 
-    return TableInput(schema, read, str(table.reference))
+    return TableInput(schema, read, str(table.reference), table.required_partition_filter)

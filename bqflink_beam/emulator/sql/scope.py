@@ -168,11 +168,15 @@ def quote_text(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TableInput:
-    """A table that a query reads. `read` is called when the query runs."""
+    """A table that a query reads. `read` is called when the query runs.
+
+    `filter_column` is the partition column that every query must filter, if there is one.
+    """
 
     schema: TableSchema
     read: Callable[[], pa.Table]
     name: str = ""
+    filter_column: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

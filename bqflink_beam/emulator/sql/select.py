@@ -111,6 +111,7 @@ class _Select:
         for join in node.args.get("joins") or ():
             self.source.join(join)
         where = self._condition("where", "the WHERE clause", rows=True)
+        self.source.check_partition_filters(node.args.get("where"))
         aggregating = self._aggregating()
         keys, grouped = self._group()
         env = Env(self.plan, self.scope, self._subselect, grouped if aggregating else None, True)

@@ -14,14 +14,17 @@ from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, TIMESTAMP
 from bqflink_beam.emulator.sql.lexer import normalize
 from bqflink_beam.emulator.sql.scope import (
+    PARTITION_DATE,
     Column,
     Plan,
     Scalar,
     Scope,
     Source,
+    TableInput,
     ViewInput,
     dig,
 )
+from bqflink_beam.emulator.types import PARTITION_TIME
 
 _VIEW_DEPTH_MAX = 16
 
@@ -75,6 +78,7 @@ class From:
     compile: Compile
     sql: str = ""
     using: list[str] = dataclasses.field(default_factory=list)
+    tables: list[TableInput] = dataclasses.field(default_factory=list)
 
     def start(self, node: Any) -> None:
         """Reads the first item."""
@@ -173,8 +177,23 @@ class From:
                 raise InvalidQuery(f"Views are nested more than {_VIEW_DEPTH_MAX} deep")
             names = Names(depth=self.names.depth + 1)
             return self._derived(self.compile(self.plan, parse(found.text), None, names), alias)
-        name, source = self.plan.source(found, alias)
-        return name, source
+        self.tables.append(found)
+        return self.plan.source(found, alias)
+
+    def check_partition_filters(self, where: Any) -> None:
+        """Refuses a query over a table whose partitions must be filtered, and are not."""
+        filtered = (
+            {column.name.upper() for column in where.find_all(exp.Column)} if where else set()
+        )
+        if PARTITION_DATE in filtered:
+            filtered.add(PARTITION_TIME)
+        for table in self.tables:
+            column = table.filter_column
+            if column is not None and column.upper() not in filtered:
+                raise InvalidQuery(
+                    f"Cannot query over table '{table.name}' without a filter over column(s) "
+                    f"'{column}' that can be used for partition elimination"
+                )
 
     def _correlated(self, path: tuple[str, ...]) -> Scalar | None:
         """Returns the array of ``FROM t, t.array``, which looks like a table's name."""

@@ -18,7 +18,7 @@ from tests.unit.emulator.sql_grammar import (
 from tests.unit.emulator.sql_rows import SCHEMA, tables
 
 _SETTINGS = settings(
-    max_examples=150,
+    max_examples=250,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
