@@ -309,3 +309,56 @@ def test_row_restriction_keeps_rows_as_they_are():
     kept = filter_rows(_SCHEMA, batch, "name LIKE '%n%' OR id = 3 -- why not")
 
     assert kept.equals(values.batch_from_rows(_SCHEMA, [_ROWS[0], _ROWS[2]]), check_metadata=True)
+
+
+_PASSED = TableSchema(
+    (
+        Field(name="v", type="INTERVAL"),
+        Field(name="vs", type="INTERVAL", mode="REPEATED"),
+        Field(name="g", type="GEOGRAPHY"),
+        Field(name="j", type="JSON", mode="REPEATED"),
+        Field(name="r", type="RANGE", range_element_type="TIMESTAMP"),
+        Field(name="rs", type="RANGE", range_element_type="DATE", mode="REPEATED"),
+        Field(name="w", type="BIGNUMERIC", mode="REPEATED"),
+        Field(
+            name="s",
+            type="STRUCT",
+            mode="REPEATED",
+            fields=(
+                Field(name="w", type="BIGNUMERIC"),
+                Field(name="ts", type="TIMESTAMP", mode="REPEATED"),
+                Field(name="e", type="STRUCT", fields=(Field(name="y", type="BYTES"),)),
+            ),
+        ),
+    )
+)
+_UTC = datetime.timezone.utc
+_PASSED_ROWS = [
+    {
+        "v": pa.MonthDayNano((14, -3, 4_005_006_000)),
+        "vs": [pa.MonthDayNano((0, 0, -1000)), pa.MonthDayNano((-1, 40, 0))],
+        "g": "POINT(1 2)",
+        "j": ["null", '{"a": 1}'],
+        "r": {"start": datetime.datetime(1, 1, 1, tzinfo=_UTC), "end": None},
+        "rs": [{"start": None, "end": datetime.date(9999, 12, 31)}],
+        "w": [Decimal("-578960446186580977117854925043439539266"), Decimal("1e-38")],
+        "s": [
+            {"w": None, "ts": [], "e": None},
+            {"w": Decimal("0.5"), "ts": [datetime.datetime(9999, 12, 31, tzinfo=_UTC)], "e": {"y": b"\0"}},
+        ],
+    },
+    {"v": None, "vs": [], "g": None, "j": [], "r": None, "rs": [], "w": [], "s": []},
+]  # fmt: skip
+
+
+def test_values_that_do_not_compare_pass_through_unchanged():
+    batch = values.batch_from_rows(_PASSED, _PASSED_ROWS)
+
+    class Catalog:
+        def table(self, path, at_s):
+            return TableInput(_PASSED, lambda: pa.Table.from_batches([batch]))
+
+    query = compile_text("SELECT * FROM d.t", Catalog(), now_s=0.0)
+
+    assert query.run().to_pylist() == batch.to_pylist()
+    assert query.schema == _PASSED
