@@ -5,6 +5,7 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--bq-project", help="Runs the tests marked live in this project.")
+    parser.addoption("--bq-bucket", help="A Cloud Storage bucket for files of live load jobs.")
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bqflink_beam.clock import SYSTEM_CLOCK
+
 _DEADLINE_S = 60.0
 _POLLS_MAX = 100
+_POLL_S = 0.02
 
 
 class HttpFailure(Exception):
@@ -29,6 +32,7 @@ class Rest:
         endpoint: ``http://host:port`` or ``https://...``.
         put_file: stores a file where load jobs find it; returns its URI.
         headers: sent with every request, such as an authorization.
+        prefix: begins every name; needed where others have used the dataset before.
     """
 
     def __init__(
@@ -38,10 +42,12 @@ class Rest:
         dataset: str,
         put_file: Callable[[str, bytes], str],
         headers: Mapping[str, str] | None = None,
+        prefix: str = "",
     ) -> None:
         self._url = urllib.parse.urlsplit(endpoint)
         self._headers = dict(headers or {})
         self._numbers = itertools.count()
+        self._prefix = prefix
         self.project = project
         self.dataset = dataset
         self.put_file = put_file
@@ -83,7 +89,7 @@ class Rest:
 
     def name(self, prefix: str) -> str:
         """Returns a name that is new to this dataset."""
-        return f"{prefix}{next(self._numbers)}"
+        return f"{self._prefix}{prefix}{next(self._numbers)}"
 
     def reference(self, table: str) -> dict[str, str]:
         return {"projectId": self.project, "datasetId": self.dataset, "tableId": table}
@@ -129,9 +135,10 @@ class Rest:
         """Inserts a job and waits for its end; returns its resource, also of a job that failed."""
         job = self.insert_job(configuration, job_id)
         reference = job["jobReference"]
-        for _ in range(_POLLS_MAX):
+        for number in range(_POLLS_MAX):
             if job["status"]["state"] == "DONE":
                 return job
+            SYSTEM_CLOCK.sleep(_POLL_S * number)
             if "query" in configuration:
                 self._wait(reference)
             job = self("GET", f"/jobs/{reference['jobId']}", location=reference["location"])
