@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bqflink_beam.emulator import types, values
+from bqflink_beam.emulator.geography import canonical_wkt
 from bqflink_beam.schema.model import Field, TableSchema
 
 DATE_DAYS = (-719_162, 2_932_896)
@@ -256,6 +257,24 @@ def _check_json(
     return array
 
 
+def _check_geography(
+    field: Field, array: pa.Array, path: str, rows: pa.Array | None, faulty: Faulty
+) -> pa.Array:
+    kept: list[str | None] = []
+    for at, text in enumerate(array.to_pylist()):
+        shape = text
+        if text is not None:
+            try:
+                shape = canonical_wkt(text)
+            except ValueError as error:
+                faulty.add(
+                    at if rows is None else rows[at].as_py(),
+                    f"Invalid geography value: {error} on field {path}.",
+                )
+        kept.append(shape)
+    return pa.array(kept, array.type)
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -324,6 +343,7 @@ _CHECKS: dict[str, Callable[..., pa.Array]] = {
     "DATETIME": _between(*TIMESTAMP_MICROS, pa.int64(), "Datetime"),
     "TIMESTAMP": _between(*TIMESTAMP_MICROS, pa.int64(), "Timestamp"),
     "JSON": _check_json,
+    "GEOGRAPHY": _check_geography,
     "INTERVAL": _check_interval,
     "RANGE": _check_range,
 }

@@ -144,13 +144,17 @@ class RowDecoder:
         unknown: list[str],
     ) -> _Struct:
         by_name = {field.name.lower(): field for field in fields}
-        columns = []
+        columns: list[_Column] = []
         for proto_field in descriptor.fields:
             name = self._names.get(proto_field.full_name, proto_field.name)
             field = by_name.get(name.lower())
             if field is None:
                 unknown.append(path + name)
                 continue
+            if any(column.field is field for column in columns):
+                raise Refused(
+                    f"Two proto fields are for the same BigQuery field {path}{field.name}"
+                )
             columns.append(self._bind_field(proto_field, field, path, root, unknown))
         return _Struct(fields, tuple(columns), pa.struct([types.arrow_field(f) for f in fields]))
 
@@ -318,6 +322,8 @@ def _clear_proto3(message: descriptor_pb2.DescriptorProto) -> None:
     if synthetic:
         del message.oneof_decl[min(synthetic) :]
     for inner in message.nested_type:
+        # A map travels as repeated key and value, and reads as what it is.
+        inner.options.ClearField("map_entry")
         _clear_proto3(inner)
 
 

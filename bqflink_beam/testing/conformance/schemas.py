@@ -154,6 +154,38 @@ class WriterSchemaConformance:
 
         assert error_of(answer).code == "INVALID_ARGUMENT"
 
+    @rule("AppendRows", "two fields for one column are INVALID_ARGUMENT", "assumed")
+    def test_two_fields_for_one_column(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        writer = Writer(id="int64", ID="int64")
+
+        answer = bigquery.append(table.default_stream, writer, [writer.row(id=1, ID=2)])
+
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+        assert visible(bigquery, table) == []
+
+    @rule(
+        "AppendRows",
+        "a map is a repeated STRUCT of key and value",
+        "docs: write-api, supported data types",
+    )
+    def test_map(self, bigquery: BigQuery) -> None:
+        inner = [{"name": "key", "type": "STRING"}, {"name": "value", "type": "INT64"}]
+        table = bigquery.make_table(
+            [{"name": "m", "type": "STRUCT", "mode": "REPEATED", "fields": inner}]
+        )
+        plain = Writer(m=[Writer("E", key="string", value="int64")])
+        row = plain.row(m=[{"key": "a", "value": 1}, {"key": "b", "value": 2}])
+        writer = Writer(m=[Writer("E", key="string", value="int64")])
+        entry = writer.descriptor.nested_type[0]
+        entry.name = "MEntry"
+        entry.options.map_entry = True
+        writer.descriptor.field[0].type_name = "MEntry"
+
+        bigquery.append(table.default_stream, writer, [row])
+
+        assert bigquery.rows(table) == [{"m": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}]
+
     @rule(
         "AppendRows",
         "a new column is told in updated_schema",
