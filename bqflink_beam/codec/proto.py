@@ -26,8 +26,7 @@ class RowEncoder:
     """Encodes rows of one schema, each to the bytes of one message.
 
     Keys match columns without case. An absent key and None are both unset; an absent
-    or None REPEATED is empty. The row is never changed. Not thread safe across
-    mutation of the schema, of which there is none: share it freely.
+    or None REPEATED is empty. The row is never changed. Threads may share an encoder.
     """
 
     def __init__(

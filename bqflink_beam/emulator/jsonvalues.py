@@ -201,8 +201,9 @@ def _bool(value: Any) -> bool:
     raise ValueError("not a boolean")
 
 
-def _decimal(scale: int, unscaled_max: int) -> Callable[[Any], Decimal]:
+def _decimal(scale: int, unscaled_min: int, unscaled_max: int) -> Callable[[Any], Decimal]:
     unit = Decimal(1).scaleb(-scale)
+    least = Decimal(unscaled_min).scaleb(-scale, _WIDE)
     largest = Decimal(unscaled_max).scaleb(-scale, _WIDE)
 
     def convert(value: Any) -> Decimal:
@@ -212,7 +213,8 @@ def _decimal(scale: int, unscaled_max: int) -> Callable[[Any], Decimal]:
         if not number.is_finite():
             raise ValueError("not a finite number")
         rounded = number.quantize(unit, decimal.ROUND_HALF_UP, _WIDE)
-        if abs(rounded) > largest:
+        # Not abs(), which would round to 28 digits.
+        if not least <= rounded <= largest:
             raise ValueError("out of range")
         return rounded
 
@@ -259,8 +261,8 @@ SCALARS: dict[str, Callable[[Any], Any]] = {
     "INT64": _int64,
     "FLOAT64": _float64,
     "BOOL": _bool,
-    "NUMERIC": _decimal(9, 10**38 - 1),
-    "BIGNUMERIC": _decimal(38, 2**255 - 1),
+    "NUMERIC": _decimal(9, 1 - 10**38, 10**38 - 1),
+    "BIGNUMERIC": _decimal(38, -(2**255), 2**255 - 1),
     "DATE": _date,
     "TIME": _time,
     "DATETIME": _datetime,

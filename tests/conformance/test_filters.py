@@ -59,7 +59,10 @@ POOLS = {
     "b": [True, False],
     "s": TEXTS,
     "y": [text.encode() for text in TEXTS] + [b"\x00", b"\xff'"],
-    "n": [decimal.Decimal(text) for text in ("0", "1.5", "-1.5", "0.000000001", "9e28")],
+    "n": [
+        decimal.Decimal(text)
+        for text in ("0", "1.5", "-1.5", "1e-9", "-9.5e28", "9" * 29 + "." + "9" * 9)
+    ],
     "d": [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(9999, 12, 31)],
     "c": [
         datetime.datetime.fromisoformat(text)

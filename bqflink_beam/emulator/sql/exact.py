@@ -45,7 +45,8 @@ def to_numeric(value: Decimal) -> Decimal:
         InvalidQuery: too large.
     """
     rounded = value.quantize(_NANO, rounding=decimal.ROUND_HALF_UP, context=_CONTEXT)
-    if abs(rounded) > NUMERIC_MAX:
+    # Not abs(), which would round to 28 digits.
+    if rounded.copy_abs() > NUMERIC_MAX:
         raise InvalidQuery(f"numeric overflow: {value}")
     return rounded
 
