@@ -10,30 +10,16 @@
 
 import argparse
 import sys
-from typing import Any
 
 import apache_beam as beam
 import delay_report
+import delay_statistics
 import nyc_flights
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import bqflink_beam as bq
 
-DELAYS = bq.TableSchema(
-    (
-        bq.Field(name="carrier", type="STRING", mode="REQUIRED"),
-        bq.Field(name="airline", type="STRING", mode="REQUIRED"),
-        bq.Field(name="month", type="INT64", mode="REQUIRED"),
-        bq.Field(name="origin", type="STRING", mode="REQUIRED"),
-        bq.Field(name="dest", type="STRING", mode="REQUIRED"),
-        bq.Field(name="flights", type="INT64", mode="REQUIRED"),
-        bq.Field(name="cancelled", type="INT64", mode="REQUIRED"),
-        bq.Field(name="in_rain", type="INT64", mode="REQUIRED"),
-        bq.Field(name="mean_dep_delay", type="FLOAT64"),
-        bq.Field(name="mean_arr_delay", type="FLOAT64"),
-    )
-)
 _COLUMNS = ["carrier", "month", "origin", "dest", "dep_delay", "arr_delay", "time_hour"]
 _BY_MONTH = """
 SELECT month, SUM(flights) AS flights, SUM(cancelled) AS cancelled,
@@ -65,11 +51,11 @@ def summarize(p: beam.Pipeline, dataset: str) -> None:
     names = airlines | "Name" >> beam.Map(lambda row: (row["carrier"], row["name"]))
     delays = (
         flights
-        | "Key" >> beam.Map(route_and_delay, beam.pvalue.AsDict(rainy_hours))
-        | "Sum" >> beam.CombinePerKey(add_up)
-        | "Row" >> beam.Map(delay_row, beam.pvalue.AsDict(names))
+        | "Key" >> beam.Map(delay_statistics.of_flight, beam.pvalue.AsDict(rainy_hours))
+        | "Sum" >> beam.CombinePerKey(delay_statistics.add_up)
+        | "Row" >> beam.Map(delay_statistics.as_row, beam.pvalue.AsDict(names))
     )
-    create = bq.CreateTable(schema=DELAYS, clustering=("carrier", "month"))
+    create = bq.CreateTable(schema=delay_statistics.SCHEMA, clustering=("carrier", "month"))
     delays | bq.WriteToBigQueryStorage(f"{dataset}.delays", create=create)
 
 
@@ -77,43 +63,6 @@ def report(p: beam.Pipeline, dataset: str, output: str) -> None:
     """Reads a query over the result, and leaves a table and a picture at `output`."""
     months = p | bq.ReadFromBigQueryStorage(query=_BY_MONTH.format(dataset))
     months | "All" >> beam.combiners.ToList() | "Publish" >> beam.Map(delay_report.publish, output)
-
-
-def route_and_delay(row: dict[str, Any], rainy_hours: dict[Any, bool]) -> tuple[Any, Any]:
-    dep, arr = row["dep_delay"], row["arr_delay"]
-    rain = (row["origin"], row["time_hour"]) in rainy_hours
-    counts = (
-        1,
-        int(dep is None),
-        int(rain),
-        dep or 0,
-        int(dep is not None),
-        arr or 0,
-        int(arr is not None),
-    )
-    return (row["carrier"], row["month"], row["origin"], row["dest"]), counts
-
-
-def add_up(counts: Any) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*counts, strict=True))) or (0,) * 7
-
-
-def delay_row(keyed: tuple[Any, tuple[int, ...]], names: dict[str, str]) -> dict[str, Any]:
-    (carrier, month, origin, dest), (flights, cancelled, in_rain, dep, departed, arr, arrived) = (
-        keyed
-    )
-    return {
-        "carrier": carrier,
-        "airline": names[carrier],
-        "month": month,
-        "origin": origin,
-        "dest": dest,
-        "flights": flights,
-        "cancelled": cancelled,
-        "in_rain": in_rain,
-        "mean_dep_delay": dep / departed if departed else None,
-        "mean_arr_delay": arr / arrived if arrived else None,
-    }
 
 
 def main(argv: list[str]) -> None:

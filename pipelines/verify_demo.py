@@ -12,15 +12,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import flight_delays
-import grpc
+import delay_statistics
 import nyc_flights
 import pyarrow as pa
-from google.auth.credentials import AnonymousCredentials
-from google.cloud import bigquery, bigquery_storage
-from google.cloud.bigquery_storage_v1.services.big_query_read.transports import (
-    BigQueryReadGrpcTransport,
-)
+from google_reader import GoogleReader
 
 _BIGQUERY_TYPES = {
     "INT64": "INTEGER",
@@ -28,45 +23,6 @@ _BIGQUERY_TYPES = {
     "STRING": "STRING",
     "TIMESTAMP": "TIMESTAMP",
 }
-
-
-class Reader:
-    """Google's two clients, pointed at a local server."""
-
-    def __init__(self, project: str, rest: str, storage: str) -> None:
-        self._project = project
-        self._tables = bigquery.Client(
-            project=project,
-            credentials=AnonymousCredentials(),
-            client_options={"api_endpoint": rest},
-        )
-        channel = grpc.insecure_channel(storage, options=[("grpc.max_receive_message_length", -1)])
-        self._read = bigquery_storage.BigQueryReadClient(
-            transport=BigQueryReadGrpcTransport(channel=channel)
-        )
-
-    def schema(self, table: str) -> list[tuple[str, str, str]]:
-        return [(f.name, f.field_type, f.mode) for f in self._tables.get_table(table).schema]
-
-    def rows(self, table: str) -> pa.Table:
-        """Returns the whole table as Arrow."""
-        project, dataset, name = table.split(".")
-        session = self._read.create_read_session(
-            parent=f"projects/{self._project}",
-            read_session=bigquery_storage.ReadSession(
-                table=f"projects/{project}/datasets/{dataset}/tables/{name}",
-                data_format=bigquery_storage.DataFormat.ARROW,
-            ),
-        )
-        schema = pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))
-        batches = [
-            pa.ipc.read_record_batch(
-                pa.py_buffer(response.arrow_record_batch.serialized_record_batch), schema
-            )
-            for stream in session.streams
-            for response in self._read.read_rows(stream.name)
-        ]
-        return pa.Table.from_batches(batches, schema)
 
 
 def expected_delays() -> Iterable[dict[str, Any]]:
@@ -110,12 +66,12 @@ def main(argv: list[str]) -> int:
     for name in ("dataset", "rest", "storage"):
         parser.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args(argv)
-    reader = Reader(arguments.dataset.split(".")[0], arguments.rest, arguments.storage)
+    reader = GoogleReader(arguments.dataset.split(".")[0], arguments.rest, arguments.storage)
     delays = list(expected_delays())
     checks = [
         (name, nyc_flights.schema(name), nyc_flights.read(name)) for name in nyc_flights.TABLES
     ]
-    checks.append(("delays", flight_delays.DELAYS, pa.Table.from_pylist(delays)))
+    checks.append(("delays", delay_statistics.SCHEMA, pa.Table.from_pylist(delays)))
     written = missing = duplicates = 0
     for name, schema, expected in checks:
         table = f"{arguments.dataset}.{name}"
