@@ -148,7 +148,13 @@ class _Writer:
             return f"{_RANGE_NAMESPACE}.{name}"
         self._ranges.add(name)
         bounds = [{"name": end, "type": ["null", _SIMPLE[element]]} for end in ("start", "end")]
-        return {"type": "record", "name": name, "namespace": _RANGE_NAMESPACE, "fields": bounds}
+        return {
+            "type": "record",
+            "name": name,
+            "namespace": _RANGE_NAMESPACE,
+            "sqlType": "RANGE",
+            "fields": bounds,
+        }
 
 
 class _Reader:
