@@ -54,7 +54,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
-        self._name = "bqflink_beam.emulator." + mutant.file.removesuffix(".py")
+        module = mutant.file.removesuffix(".py").replace("/", ".")
+        self._name = f"bqflink_beam.emulator.{module}"
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != self._name:
