@@ -4,6 +4,7 @@ import copy
 import dataclasses
 
 from bqflink_beam.clock import Clock
+from bqflink_beam.errors import AlreadyWrittenError
 from bqflink_beam.write.batching import RowBatch
 from bqflink_beam.write.buffered import BufferedWriter
 from bqflink_beam.write.flush import flush_all
@@ -100,9 +101,19 @@ class MiniRunner:
         self._writer = self._new_writer()
 
     def zombie_appends(self, batches: list[Batch]) -> None:
-        """A worker that was given up goes on appending; nobody hears of its flushes."""
+        """A worker that was given up goes on appending; nobody hears of its flushes.
+
+        One that finds other rows where it was to write, on a stream it made itself, stops:
+        its bundle fails.
+        """
+        alive = []
         for writer, state in self._zombies:
-            self._process(writer, state, batches)
+            try:
+                self._process(writer, state, batches)
+            except AlreadyWrittenError:
+                continue
+            alive.append((writer, state))
+        self._zombies = alive
 
     def finish(self, rows: list[int]) -> None:
         """Brings each partition to its number of rows, and completes a checkpoint."""
