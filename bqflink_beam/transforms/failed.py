@@ -1,5 +1,6 @@
 """Dead letters: rows that could not be written, and why."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from apache_beam.utils.timestamp import Timestamp
@@ -41,6 +42,19 @@ def failed_row(rejected: RejectedRow) -> FailedRow:
         column=None,
         timestamp_us=batch.timestamps[rejected.index],
     )
+
+
+def dead_letters(rejected: Iterable[RejectedRow], *, allowed: bool) -> Iterator[FailedRow]:
+    """Yields the dead letters of refused rows.
+
+    Raises:
+        RowError: for the first of them, if no dead letters are `allowed`.
+    """
+    for row in rejected:
+        failed = failed_row(row)
+        if not allowed:
+            raise row_error(failed)
+        yield failed
 
 
 def row_error(failed: FailedRow) -> RowError:

@@ -1,5 +1,7 @@
 """`ExactlyOnce`, bounded: PENDING streams in parallel, one commit at the end."""
 
+from collections.abc import Iterator
+
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
@@ -7,7 +9,7 @@ from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.errors import BqflinkError
 from bqflink_beam.names import TableReference
 from bqflink_beam.transforms import metrics
-from bqflink_beam.transforms.failed import FailedRow, failed_row, row_error
+from bqflink_beam.transforms.failed import FailedRow, dead_letters
 from bqflink_beam.transforms.run_identity import RunIdentityParDo
 from bqflink_beam.transforms.write_encode import FAILED, Front
 from bqflink_beam.write.batching import RowBatch
@@ -16,6 +18,7 @@ from bqflink_beam.write.manifest import RunIdentity
 from bqflink_beam.write.options import ExactlyOnce
 from bqflink_beam.write.pending import PendingWriter, StagedStream
 from bqflink_beam.write.register import JobRegister, NoRegister
+from bqflink_beam.write.sift import RejectedRow
 from bqflink_beam.write.tables import prepare
 
 COMMITTED = "committed"
@@ -101,6 +104,7 @@ class _StageFn(beam.DoFn):
     def setup(self) -> None:
         self._client = self._front.connection.open()
         self._appended = metrics.counter(metrics.ROWS_APPENDED)
+        self._created = metrics.counter(metrics.STREAMS_CREATED)
         self._failed = metrics.counter(metrics.ROWS_FAILED)
 
     def start_bundle(self) -> None:
@@ -111,28 +115,32 @@ class _StageFn(beam.DoFn):
             ),
             budget_s=self._method.append_budget_s,
             request_bytes_max=self._method.batch_bytes_max,
+            forgives_tables=self._front.forgives_tables,
         )
 
     def process(self, batch):
-        self._writer.append(batch)
+        for failed in self._dead_letters(self._writer.append(batch)):
+            yield beam.pvalue.TaggedOutput(FAILED, failed)
 
     def finish_bundle(self):
         staged, rejected = self._writer.finish()
         self._writer.close()
+        self._created.inc(self._writer.streams_created)
+        for failed in self._dead_letters(rejected):
+            yield beam.pvalue.TaggedOutput(FAILED, GlobalWindows.windowed_value(failed))
         for stream in staged:
             self._appended.inc(stream.rows)
             yield GlobalWindows.windowed_value(stream)
-        for row in rejected:
-            failed = failed_row(row)
-            if not self._front.dead_letters:
-                raise row_error(failed)
-            self._failed.inc()
-            yield beam.pvalue.TaggedOutput(FAILED, GlobalWindows.windowed_value(failed))
 
     def teardown(self) -> None:
         if hasattr(self, "_writer"):
             self._writer.close()
         self._client.close()
+
+    def _dead_letters(self, rejected: list[RejectedRow]) -> Iterator[FailedRow]:
+        for failed in dead_letters(rejected, allowed=self._front.dead_letters):
+            self._failed.inc()
+            yield failed
 
 
 class _CommitFn(beam.DoFn):
@@ -151,17 +159,16 @@ class _CommitFn(beam.DoFn):
         self._committed = metrics.counter(metrics.ROWS_COMMITTED)
         self._reused = metrics.counter(metrics.RUNS_REUSED)
 
-    def start_bundle(self) -> None:
-        self._seen = False
-
     def process(self, gathered):
-        if self._seen:
-            raise BqflinkError(
-                "the gather before the commit came in two parts; nothing was committed"
-            )
-        self._seen = True
         assert self.identity is not None, "set when the pipeline was translated"
-        staged = [stream for stream in gathered[1] if stream != _SENTINEL]
+        everything = list(gathered[1])
+        staged = [stream for stream in everything if stream != _SENTINEL]
+        if len(everything) - len(staged) != 1:
+            # A second part, in whatever bundle or worker, would look like a restart.
+            raise BqflinkError(
+                "the runner delivered what was staged in parts, and one part alone must not be committed: "
+                f"{len(staged)} streams with {sum(stream.rows for stream in staged)} rows came by themselves"
+            )
         if self._front.destination.table is not None:
             # A run without rows leaves a table behind too.
             table = TableReference.parse(self._front.destination.table)

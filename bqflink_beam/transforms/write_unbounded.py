@@ -19,7 +19,7 @@ from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.errors import PermanentError
 from bqflink_beam.transforms import metrics
 from bqflink_beam.transforms.coders import PositionCoder
-from bqflink_beam.transforms.failed import FailedRow, failed_row, row_error
+from bqflink_beam.transforms.failed import FailedRow, dead_letters
 from bqflink_beam.transforms.stable_input import StableInputParDo
 from bqflink_beam.transforms.write_encode import FAILED, Front
 from bqflink_beam.write.batching import RowBatch
@@ -107,11 +107,16 @@ class _AppendFn(beam.DoFn):
             budget_s=self._method.append_budget_s,
             request_bytes_max=self._method.batch_bytes_max,
         )
+        self._created = metrics.counter(metrics.STREAMS_CREATED)
         self._appended = metrics.counter(metrics.ROWS_APPENDED)
         self._failed = metrics.counter(metrics.ROWS_FAILED)
 
     def start_bundle(self) -> None:
         self._writer.start_bundle()
+        self._created_before = self._writer.streams_created
+
+    def finish_bundle(self) -> None:
+        self._created.inc(self._writer.streams_created - self._created_before)
 
     def process(self, keyed, position=beam.DoFn.StateParam(POSITION)):
         batch = keyed[1]
@@ -136,10 +141,7 @@ class _AppendFn(beam.DoFn):
         self._client.close()
 
     def _dead_letters(self, rejected: list[RejectedRow]):
-        for row in rejected:
-            failed = failed_row(row)
-            if not self._front.dead_letters:
-                raise row_error(failed)
+        for failed in dead_letters(rejected, allowed=self._front.dead_letters):
             self._failed.inc()
             yield beam.pvalue.TaggedOutput(FAILED, failed)
 

@@ -79,6 +79,10 @@ class StreamAppender:
         """Waits for every answer; returns the rows that were not taken. Raises as `send`."""
         while self._waiting:
             self._settle(self._waiting.popleft())
+        return self.take_rejected()
+
+    def take_rejected(self) -> list[RejectedRow]:
+        """Returns the rows that were refused so far, without waiting. Each comes once."""
         rejected, self._rejected = self._rejected, []
         return rejected
 
@@ -88,6 +92,11 @@ class StreamAppender:
         self._connection.close()
         self._connection = connection
         self._schema_fits = False
+
+    def reconnect(self, connection: AppendConnection) -> None:
+        """Goes on after `close`, with a connection for the same descriptor."""
+        assert not self._waiting
+        self._connection = connection
 
     def close(self) -> None:
         self._connection.close()

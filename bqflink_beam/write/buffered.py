@@ -14,6 +14,7 @@ from bqflink_beam.write.sift import RejectedRow
 
 # BigQuery drops a buffered stream after 7 days without traffic.
 _STREAM_IDLE_MAX_S = 5 * 24 * 3600.0
+# Each open connection costs two threads; one that was closed is opened again when needed.
 _OPEN_STREAMS_MAX = 200
 
 
@@ -52,13 +53,13 @@ class BufferedWriter:
         self._budget_s = budget_s
         self._request_bytes_max = request_bytes_max
         self._made_in_bundle: set[str] = set()
+        # In order of use, the one used last at the end.
         self._open: dict[str, tuple[bytes, StreamAppender]] = {}
+        self.streams_created = 0
 
     def start_bundle(self) -> None:
         """Forgets which streams are fresh: the last bundle may be repeated elsewhere."""
         self._made_in_bundle.clear()
-        while len(self._open) > _OPEN_STREAMS_MAX:
-            self._drop(next(iter(self._open)))
         # Kept connections were opened for streams that are not fresh any more.
         for _, appender in self._open.values():
             appender.fresh = False
@@ -108,6 +109,7 @@ class BufferedWriter:
                 table=batch.table,
             ) from error
         self._made_in_bundle.add(stream)
+        self.streams_created += 1
         return stream
 
     def _append(
@@ -118,7 +120,9 @@ class BufferedWriter:
             appender.send(batch)
             return appender, appender.drain()
         except (BqflinkError, GiveUpStream):
-            # Its offsets cannot be trusted any more; the position's can.
+            # Its offsets cannot be trusted any more; the position's can. Some rows may be
+            # on it behind the position, so the next batch of this bundle gives it up.
+            self._made_in_bundle.discard(stream)
             self._drop(stream)
             raise
 
@@ -127,10 +131,13 @@ class BufferedWriter:
         if known is not None and known[1].next_offset == offset:
             if known[0] != descriptor:
                 known[1].switch(self._connect(stream, descriptor))
-                self._open[stream] = (descriptor, known[1])
+            del self._open[stream]
+            self._open[stream] = (descriptor, known[1])
             return known[1]
         if known is not None:
             self._drop(stream)
+        while len(self._open) >= _OPEN_STREAMS_MAX:
+            self._drop(next(iter(self._open)))
         appender = StreamAppender(
             self._connect(stream, descriptor),
             stream,

@@ -18,6 +18,8 @@ Send = Callable[[str, bytes, Sequence[bytes]], AppendTicket]
 class DefaultWriter:
     """Writes batches to default streams. One for each DoFn instance; `finish` each bundle.
 
+    Which tables are there, and which schemas fit, is remembered over bundles.
+
     Args:
         send: queues one request.
         prepare_table: called once for each table before its first request.
@@ -43,8 +45,16 @@ class DefaultWriter:
         )
         self._rejected: list[RejectedRow] = []
 
-    def append(self, batch: RowBatch) -> None:
+    def start_bundle(self) -> None:
+        """Forgets what a bundle that failed has left: it is repeated as a whole."""
+        self._waiting.clear()
+        self._rejected = []
+
+    def append(self, batch: RowBatch) -> list[RejectedRow]:
         """Queues a batch. Waits only while too much is under way.
+
+        Returns the bad rows that came to light, of this batch or earlier ones. They are
+        told of at once, since a bundle may be too large to keep them.
 
         Raises:
             BqflinkError: the bundle cannot go on.
@@ -53,7 +63,7 @@ class DefaultWriter:
             self._prepare(batch.table)
         except PermanentError as error:
             self._reject_all(batch, range(len(batch.rows)), error)
-            return
+            return self._take_rejected()
         parts, too_large = fitting(batch, self._request_bytes_max)
         self._rejected += [RejectedRow(batch, index, text) for index, text in too_large]
         for part in parts:
@@ -63,11 +73,15 @@ class DefaultWriter:
                 self._reject_all(batch, part, error)
             if len(self._waiting) > _WAITING_MAX:
                 self._settle(*self._waiting.popleft())
+        return self._take_rejected()
 
     def finish(self) -> list[RejectedRow]:
         """Waits for all answers; returns the bad rows. Raises as `append`."""
         while self._waiting:
             self._settle(*self._waiting.popleft())
+        return self._take_rejected()
+
+    def _take_rejected(self) -> list[RejectedRow]:
         rejected, self._rejected = self._rejected, []
         return rejected
 
