@@ -164,10 +164,11 @@ def cast(plan: Plan, value: Scalar, kind: Kind, *, safe: bool = False) -> Scalar
 
 def _cast_nested(plan: Plan, value: Scalar, kind: Kind, safe: bool) -> Scalar:
     if kind.element and value.kind.element:
-        item = cast(plan, Scalar("x", value.kind.element), kind.element, safe=safe)
-        if item.sql == "x":
+        name = plan.name("x")
+        item = cast(plan, Scalar(name, value.kind.element), kind.element, safe=safe)
+        if item.sql == name:
             return Scalar(value.sql, kind)
-        return Scalar(f"list_transform({value.sql}, lambda x: {item.sql})", kind)
+        return Scalar(f"list_transform({value.sql}, lambda {name}: {item.sql})", kind)
     if len(kind.fields) != len(value.kind.fields):
         raise InvalidQuery(f"Invalid cast from {value.kind} to {kind}")
     # Fields of a STRUCT go by position; their names may differ.

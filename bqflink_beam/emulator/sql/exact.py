@@ -13,7 +13,6 @@ import decimal
 import json
 import math
 import re
-import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -99,10 +98,8 @@ def parse_bignumeric(text: str) -> bytes:
 
 def parse_bool(text: str) -> bool:
     lowered = text.strip(_SPACES).lower()
-    if lowered in ("true", "t", "yes", "y", "1"):
-        return True
-    if lowered in ("false", "f", "no", "n", "0"):
-        return False
+    if lowered in ("true", "false"):
+        return lowered == "true"
     raise InvalidQuery(f"Bad bool value: {text}")
 
 
@@ -321,13 +318,6 @@ def float64_round(value: float) -> float:
     return math.copysign(float(magnitude), value)
 
 
-def float64_bits(value: float) -> bytes:
-    """For grouping: one key for every NaN, one for both zeros."""
-    if math.isnan(value):
-        return b"nan"
-    return struct.pack(">d", value + 0.0)
-
-
 def string_split(text: str, delimiter: str) -> list[str]:
     if not text:
         return [""]
@@ -342,12 +332,30 @@ def check_utf8(data: bytes) -> str:
 
 
 def upper_text(text: str) -> str:
-    """One character for one, as the service does: 'ß' stays."""
-    return "".join(u if len(u := char.upper()) == 1 else char for char in text)
+    return _one_for_one(text, str.upper, "UPPER")
 
 
 def lower_text(text: str) -> str:
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    # A sigma's small form depends on where it stands.
+    if "\u03a3" in text:
+        raise InvalidQuery("LOWER of a capital sigma is not supported by the embedded BigQuery")
+    return _one_for_one(text, str.lower, "LOWER")
+
+
+def _one_for_one(text: str, change: Callable[[str], str], name: str) -> str:
+    """Changes case where one character stays one; for the others sources disagree."""
+    if text.isascii():
+        return change(text)
+    changed = [change(char) for char in text]
+    for char, new in zip(text, changed, strict=True):
+        if len(new) != 1:
+            raise InvalidQuery(f"{name} of {char!r} is not supported by the embedded BigQuery")
+    return "".join(changed)
+
+
+def reversed_text(text: str) -> str:
+    """By code points; DuckDB keeps what looks like one character together."""
+    return text[::-1]
 
 
 _V, _F, _D, _B = "VARCHAR", "DOUBLE", "DECIMAL(38,9)", "BLOB"
@@ -396,6 +404,7 @@ FUNCTIONS: dict[str, Exact] = {
     "check_utf8": Exact(check_utf8, (_B,), _V),
     "upper_text": Exact(upper_text, (_V,), _V),
     "lower_text": Exact(lower_text, (_V,), _V),
+    "reversed_text": Exact(reversed_text, (_V,), _V),
 }
 """Every function a compiled query may call, by the name it is called by (prefix ``bq_``)."""
 

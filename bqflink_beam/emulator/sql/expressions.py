@@ -193,14 +193,29 @@ def _paren(env: Env, node: Any) -> Scalar:
 def _comparison(operator: str) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this", "expression")
+        _refuse_chain(node)
         return operators.compare(env.plan, operator, env.expr(node.this), env.expr(node.expression))
 
     return read
 
 
+def _refuse_chain(node: Any) -> None:
+    """BigQuery's comparisons do not associate; the parser takes ``a = b = c`` somehow."""
+    for side in (node.this, node.args.get("expression")):
+        if isinstance(side, _COMPARISONS):
+            raise InvalidQuery(f"Syntax error: comparisons need parentheses in {describe(node)}")
+
+
+_COMPARISONS = (
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.NullSafeEQ, exp.NullSafeNEQ,
+)  # fmt: skip
+
+
 def _distinct(negate: bool) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this", "expression")
+        _refuse_chain(node)
         a, b = env.expr(node.this), env.expr(node.expression)
         return operators.distinct(env.plan, a, b, negate=negate)
 
@@ -231,6 +246,7 @@ def _not(env: Env, node: Any) -> Scalar:
 
 def _is(env: Env, node: Any) -> Scalar:
     only(node, "this", "expression")
+    _refuse_chain(node)
     value = env.expr(node.this)
     if isinstance(node.expression, exp.Null):
         return Scalar(f"({value.sql} IS NULL)", BOOL)
@@ -243,6 +259,7 @@ def _is(env: Env, node: Any) -> Scalar:
 
 def _between(env: Env, node: Any) -> Scalar:
     only(node, "this", "low", "high")
+    _refuse_chain(node)
     value = env.expr(node.this)
     low = operators.compare(env.plan, ">=", value, env.expr(node.args["low"]))
     high = operators.compare(env.plan, "<=", value, env.expr(node.args["high"]))
@@ -251,6 +268,7 @@ def _between(env: Env, node: Any) -> Scalar:
 
 def _in(env: Env, node: Any) -> Scalar:
     only(node, "this", "expressions", "unnest", "query")
+    _refuse_chain(node)
     value = env.expr(node.this)
     if node.args.get("unnest"):
         only(node.args["unnest"], "expressions")
@@ -297,6 +315,7 @@ def _in_query(env: Env, value: Scalar, query: Subselect) -> Scalar:
 
 def _like(env: Env, node: Any) -> Scalar:
     only(node, "this", "expression", "negate")
+    _refuse_chain(node)
     if isinstance(node.expression, exp.Any | exp.All):
         raise unsupported("LIKE ANY/ALL")
     value = env.expr(node.this)
@@ -518,7 +537,12 @@ def _bitwise_not(env: Env, node: Any) -> Scalar:
 
 def _pipes(env: Env, node: Any) -> Scalar:
     only(node, "this", "expression", ignored=("safe",))
-    return operators.concatenate(env.plan, env.exprs([node.this, node.expression]))
+    values = env.exprs([node.this, node.expression])
+    for value in values:
+        # Unlike CONCAT it casts nothing; that also keeps `'a' || 1 + 2` from being misread.
+        if value.kind.name not in ("STRING", "BYTES", "ARRAY") and not value.is_null:
+            raise InvalidQuery(f"No matching signature for operator || for type {value.kind}")
+    return operators.concatenate(env.plan, values)
 
 
 def _concat(env: Env, node: Any) -> Scalar:

@@ -429,7 +429,7 @@ register(
         exp.Left: _side("LEFT"),
         exp.Right: _side("RIGHT"),
         exp.Repeat: _repeat,
-        exp.Reverse: _texts("reverse({0})", STRING, "this"),
+        exp.Reverse: _exact_text("reversed_text", STRING),
         exp.Split: _split,
         exp.LowerHex: _hexadecimal,
         exp.Unhex: _unhex,
