@@ -9,6 +9,7 @@ from bqflink_beam.emulator.api_errors import invalid, missing
 from bqflink_beam.emulator.destinations import (
     Destination,
     check_dispositions,
+    check_known,
     evolved,
     table_reference,
 )
@@ -18,6 +19,12 @@ from bqflink_beam.emulator.store import Store, StoredTable, Transaction
 from bqflink_beam.names import TableReference
 
 _SOURCES_MAX = 1200
+_KNOWN = frozenset(
+    {
+        "sourceTable", "sourceTables", "destinationTable", "createDisposition",
+        "writeDisposition", "operationType", "destinationEncryptionConfiguration",
+    }
+)  # fmt: skip
 
 
 def source_tables(configuration: Mapping[str, Any]) -> list[TableReference]:
@@ -40,6 +47,7 @@ def check_copy(configuration: Mapping[str, Any]) -> None:
     """Refuses a copy configuration that cannot be a job."""
     source_tables(configuration)
     table_reference(configuration.get("destinationTable"), "destinationTable")
+    check_known(configuration, _KNOWN, "Copy")
     check_dispositions(configuration)
     operation = configuration.get("operationType") or "COPY"
     if operation not in ("COPY", "CLONE"):

@@ -32,6 +32,13 @@ def table_reference(value: Mapping[str, Any] | None, what: str) -> TableReferenc
     return TableReference(project, dataset, table)
 
 
+def check_known(configuration: Mapping[str, Any], known: frozenset[str], what: str) -> None:
+    """Refuses options that would not be obeyed. Those left empty or false ask for nothing."""
+    for key, value in configuration.items():
+        if key not in known and value not in (None, False, [], {}, ""):
+            raise invalid(f"{what} option {key} is not supported by the embedded BigQuery")
+
+
 def check_dispositions(configuration: Mapping[str, Any]) -> None:
     """Refuses words that are no dispositions."""
     for key, words in (("createDisposition", CREATE), ("writeDisposition", WRITE)):

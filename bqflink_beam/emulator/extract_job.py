@@ -14,13 +14,19 @@ import pyarrow.parquet as pq
 from bqflink_beam.emulator import values
 from bqflink_beam.emulator.api_errors import invalid, missing
 from bqflink_beam.emulator.avro_files import avro_file
-from bqflink_beam.emulator.destinations import table_reference
+from bqflink_beam.emulator.destinations import check_known, table_reference
 from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.jobs import Job, Outcome
 from bqflink_beam.emulator.store import Snapshot, Store, Transaction
 from bqflink_beam.schema.model import Field
 
 _FORMATS = ("CSV", "NEWLINE_DELIMITED_JSON", "AVRO", "PARQUET")
+_KNOWN = frozenset(
+    {
+        "sourceTable", "destinationUri", "destinationUris", "destinationFormat", "compression",
+        "fieldDelimiter", "printHeader", "useAvroLogicalTypes",
+    }
+)  # fmt: skip
 _COMPRESSIONS = {
     "CSV": ("NONE", "GZIP"),
     "NEWLINE_DELIMITED_JSON": ("NONE", "GZIP"),
@@ -33,6 +39,7 @@ def check_extract(configuration: Mapping[str, Any]) -> None:
     """Refuses an extract configuration that cannot be a job."""
     if configuration.get("sourceModel"):
         raise invalid("Extracting models is not supported by the embedded BigQuery")
+    check_known(configuration, _KNOWN, "Extract")
     table_reference(configuration.get("sourceTable"), "sourceTable")
     if not _uris(configuration):
         raise missing("destinationUris")

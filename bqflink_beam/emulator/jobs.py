@@ -147,6 +147,18 @@ class Jobs:
         """``jobs.get``."""
         return self._shown(self._document(self.key(project, job_id, location)))
 
+    def find(self, project: str, job_id: str) -> dict[str, Any]:
+        """Returns the job of that id, wherever it is.
+
+        Raises:
+            Refused: NOT_FOUND.
+        """
+        for document in self._store.list_documents(_KIND).values():
+            reference = document["jobReference"]
+            if (reference["projectId"], reference["jobId"]) == (project, job_id):
+                return self._shown(document)
+        raise Refused(f"Not found: Job {project}:{job_id}", code="NOT_FOUND")
+
     def list(self, project: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """``jobs.list``, newest first."""
         state = parameters.get("stateFilter", "").upper()

@@ -10,7 +10,12 @@ from bqflink_beam.emulator import types, values
 from bqflink_beam.emulator.api_errors import invalid, missing
 from bqflink_beam.emulator.checks import Faulty, check_batch
 from bqflink_beam.emulator.defaults import default_maker
-from bqflink_beam.emulator.destinations import Destination, check_dispositions, table_reference
+from bqflink_beam.emulator.destinations import (
+    Destination,
+    check_dispositions,
+    check_known,
+    table_reference,
+)
 from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.jobs import Job, Outcome
 from bqflink_beam.emulator.jsonvalues import BadValue
@@ -22,6 +27,16 @@ from bqflink_beam.emulator.store import Store, Transaction
 from bqflink_beam.schema.model import TableSchema
 
 FORMATS = ("CSV", "NEWLINE_DELIMITED_JSON", "AVRO", "PARQUET")
+_KNOWN = frozenset(
+    {
+        "sourceUris", "sourceFormat", "schema", "destinationTable", "destinationTableProperties",
+        "createDisposition", "writeDisposition", "schemaUpdateOptions", "autodetect",
+        "maxBadRecords", "ignoreUnknownValues", "nullMarker", "fieldDelimiter", "skipLeadingRows",
+        "encoding", "quote", "allowQuotedNewlines", "allowJaggedRows", "useAvroLogicalTypes",
+        "decimalTargetTypes", "parquetOptions", "timePartitioning", "rangePartitioning",
+        "clustering", "destinationEncryptionConfiguration", "columnNameCharacterMap",
+    }
+)  # fmt: skip
 _URIS_MAX = 10_000
 _ERRORS_MAX = 100
 _CHUNK_ROWS = 50_000
@@ -30,6 +45,7 @@ _CHUNK_ROWS = 50_000
 def check_load(configuration: Mapping[str, Any]) -> None:
     """Refuses a load configuration that cannot be a job."""
     table_reference(configuration.get("destinationTable"), "destinationTable")
+    check_known(configuration, _KNOWN, "Load")
     check_dispositions(configuration)
     form = configuration.get("sourceFormat") or "CSV"
     if form not in FORMATS:

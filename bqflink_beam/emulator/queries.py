@@ -1,5 +1,6 @@
 """``jobs.query`` and ``jobs.getQueryResults``: a query and the pages of its rows."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from bqflink_beam.emulator import types
 from bqflink_beam.emulator.destinations import table_reference
 from bqflink_beam.emulator.jobs import Jobs
 from bqflink_beam.emulator.pages import integer_of
+from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store
 from bqflink_beam.emulator.tables import rows_page
 
@@ -35,9 +37,11 @@ class Queries:
         configuration: dict[str, Any] = {key: body[key] for key in _JOB_KEYS if key in body}
         configuration["query"] = {key: body[key] for key in _QUERY_KEYS if key in body}
         reference = {"location": body["location"]} if body.get("location") else {}
-        job = self._jobs.insert(
-            project, {"configuration": configuration, "jobReference": reference}
-        )
+        if body.get("requestId"):
+            # The same request again, whose answer was lost, is the same job.
+            digest = hashlib.sha256(str(body["requestId"]).encode()).hexdigest()
+            reference["jobId"] = f"job_request_{digest[:32]}"
+        job = self._insert(project, {"configuration": configuration, "jobReference": reference})
         if body.get("dryRun"):
             statistics = job["statistics"]["query"]
             return {
@@ -58,6 +62,15 @@ class Queries:
             parameters["formatOptions.useInt64Timestamp"] = "true"
         answer = self.results(project, job["jobReference"]["jobId"], parameters)
         return {**answer, "kind": "bigquery#queryResponse"}
+
+    def _insert(self, project: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        job_id = body["jobReference"].get("jobId")
+        try:
+            return self._jobs.insert(project, body)
+        except Refused as refused:
+            if job_id is None or refused.code != "ALREADY_EXISTS":
+                raise
+        return self._jobs.find(project, job_id)
 
     def results(self, project: str, job_id: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """``jobs.getQueryResults``: a page of the rows, or that the job is not done yet.

@@ -10,7 +10,12 @@ from sqlglot import exp
 from bqflink_beam.emulator import ddl, types
 from bqflink_beam.emulator.api_errors import missing
 from bqflink_beam.emulator.catalog import StoreCatalog
-from bqflink_beam.emulator.destinations import Destination, check_dispositions, table_reference
+from bqflink_beam.emulator.destinations import (
+    Destination,
+    check_dispositions,
+    check_known,
+    table_reference,
+)
 from bqflink_beam.emulator.jobs import Job, Outcome
 from bqflink_beam.emulator.parameters import read_parameters
 from bqflink_beam.emulator.refused import Refused
@@ -23,6 +28,17 @@ from bqflink_beam.names import TableReference
 
 _RESULT_TTL_MS = 24 * 3_600_000
 _LEGACY_OFF = "#standardsql"
+_KNOWN = frozenset(
+    {
+        "query", "defaultDataset", "useLegacySql", "parameterMode", "queryParameters",
+        "destinationTable", "createDisposition", "writeDisposition", "schemaUpdateOptions",
+        "timePartitioning", "rangePartitioning", "clustering", "maximumBytesBilled",
+        "destinationEncryptionConfiguration",
+        # These ask for nothing that matters here: speed, price, and legacy SQL.
+        "priority", "useQueryCache", "maximumBillingTier", "allowLargeResults", "flattenResults",
+        "preserveNulls",
+    }
+)  # fmt: skip
 
 
 def check_query(configuration: Mapping[str, Any]) -> None:
@@ -30,6 +46,7 @@ def check_query(configuration: Mapping[str, Any]) -> None:
     text = configuration.get("query")
     if not isinstance(text, str) or not text.strip():
         raise missing("query")
+    check_known(configuration, _KNOWN, "Query")
     check_dispositions(configuration)
     first = text.lstrip().partition("\n")[0].strip().lower()
     if configuration.get("useLegacySql", True) and first != _LEGACY_OFF:
@@ -81,6 +98,12 @@ class QueryJobs:
         query = compile_node(plan, node)
         tables = list(catalog.referenced.values())
         scanned = str(sum(table.snapshot().nbytes for table in tables))
+        limit = job.configuration.get("maximumBytesBilled")
+        if limit is not None and int(scanned) > int(limit):
+            raise Refused(
+                f"Query exceeded limit for bytes billed: {limit}. {scanned} or higher required.",
+                reason="bytesBilledLimitExceeded",
+            )
         statistics: dict[str, Any] = {
             "statementType": "SELECT",
             "totalBytesProcessed": scanned,

@@ -79,6 +79,41 @@ def test_insert_that_arrives_twice_runs_once(server, rest, tmp_path):
     assert server.visible_rows("p.d.t") == [{"id": 1}]
 
 
+def test_query_that_arrives_twice_with_its_request_id_runs_once(server, rest):
+    rest.make_table(_FIELDS)
+    server.faults.add(Fault(method="jobs.query", action="duplicate"))
+
+    rest.query("INSERT d.t0 (id) VALUES (1)", requestId="one")
+    rest.query("INSERT d.t0 (id) VALUES (2)", requestId="two")
+
+    assert sorted(row["id"] for row in server.visible_rows("p.d.t0")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"query": {**_SELECT["query"], "createSession": True}},
+        {"load": {"jsonExtension": "GEOJSON"}},
+        {"copy": {"destinationExpirationTime": "2030-01-01T00:00:00Z"}},
+        {"extract": {"modelExtractOptions": {"trialId": "1"}}},
+    ],
+)
+def test_option_that_would_not_be_obeyed_is_refused(rest, configuration):
+    with pytest.raises(HttpFailure) as caught:
+        rest.insert_job(configuration)
+
+    assert caught.value.status == 400
+
+
+def test_query_over_its_billing_limit_fails(rest):
+    rest.make_table(_FIELDS)
+    rest.query("INSERT d.t0 (id) VALUES (1), (2)")
+
+    job = rest.run_query("SELECT id FROM d.t0", maximumBytesBilled="1")
+
+    assert job["status"]["errorResult"]["reason"] == "bytesBilledLimitExceeded"
+
+
 def test_cut_connection_has_no_answer(server, rest):
     server.faults.add(Fault(method="jobs.get", action="cut"))
 
