@@ -220,5 +220,8 @@ class StreamCommittedError(StreamError):
 
 def shorten(value: Any) -> str:
     """Returns a repr of `value` short enough for a message; whole rows never appear in errors."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a user's `__repr__` may raise anything, and a deep list has none
+        text = f"a {type(value).__name__} without a repr"
     return text if len(text) <= _VALUE_CHARS_MAX else text[: _VALUE_CHARS_MAX - 1] + "…"

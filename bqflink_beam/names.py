@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,9 @@ from bqflink_beam.errors import ConfigError
 _PROJECT = r"(?:[a-z0-9.\-]+:)?[A-Za-z][A-Za-z0-9\-_]*"
 _DATASET = r"[A-Za-z0-9_]{1,1024}"
 # Unicode letters, marks, numbers, connectors, dashes and spaces; "$" starts a partition decorator.
-_TABLE = r"[\w\- ]{1,1024}(?:\$[A-Za-z0-9_]+)?"
+# (Python's \w has no marks, which most scripts of India need.) `_is_table_name` does the rest.
+_TABLE = r"(?:[\w\- ]|[^\x00-\x7f]){1,1024}(?:\$[A-Za-z0-9_]+)?"
+_TABLE_CATEGORIES = frozenset({"Pc", "Pd", "Zs"})
 _FULL = re.compile(rf"^(?P<project>{_PROJECT})[.:](?P<dataset>{_DATASET})\.(?P<table>{_TABLE})$")
 _SHORT = re.compile(rf"^(?P<dataset>{_DATASET})\.(?P<table>{_TABLE})$")
 _PATH = re.compile(
@@ -58,7 +61,7 @@ class TableReference:
         if not isinstance(text, str):
             return _from_object(text, default_project)
         match = _FULL.match(text) or _SHORT.match(text)
-        if match is None:
+        if match is None or not _is_table_name(match["table"]):
             raise ConfigError(f"table must look like 'project.dataset.table', got {text!r}")
         project = match.groupdict().get("project") or default_project
         if not project:
@@ -76,6 +79,11 @@ class TableReference:
                 f"path must begin with 'projects/p/datasets/d/tables/t', got {path!r}"
             )
         return TableReference(match["project"], match["dataset"], match["table"])
+
+
+def _is_table_name(text: str) -> bool:
+    categories = (unicodedata.category(c) for c in text if not c.isascii())
+    return all(it[0] in "LMN" or it in _TABLE_CATEGORIES for it in categories)
 
 
 def _from_object(value: object, default_project: str | None) -> TableReference:

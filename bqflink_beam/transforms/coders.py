@@ -1,10 +1,11 @@
 """Coders of the elements between our own steps, and of the state cell: explicit and versioned.
 
 What they write sits in checkpoints and savepoints, so a later version of this package
-must read it. Never pickle.
+must read it. Never pickle, but for users' own objects inside of failed rows.
 """
 
 import json
+import pickle
 from typing import Any
 
 from apache_beam import coders
@@ -18,6 +19,7 @@ from bqflink_beam.write.pending import StagedStream
 from bqflink_beam.write.position import FlushMark, Position
 
 _FORMAT_VERSION = 1
+_FORMAT_PICKLED = 2
 
 
 class _OwnBytesCoder(coders.Coder):
@@ -90,7 +92,10 @@ class CommitReportCoder(_JsonCoder):
 
 
 class FailedRowCoder(_OwnBytesCoder):
-    """Rows are whatever the user gave, so Beam's coder for plain values carries them."""
+    """Rows are whatever the user gave, so Beam's coder for plain values carries them.
+
+    Half a surrogate pair, as JSON may hold one, is no UTF-8: only pickle carries such text.
+    """
 
     element = FailedRow
 
@@ -98,9 +103,14 @@ class FailedRowCoder(_OwnBytesCoder):
         self._values = coders.FastPrimitivesCoder()
 
     def encode(self, value):
-        return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
+        try:
+            return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
+        except UnicodeEncodeError:
+            return bytes([_FORMAT_PICKLED]) + pickle.dumps(tuple(value))
 
     def decode(self, encoded):
+        if encoded[0] == _FORMAT_PICKLED:
+            return FailedRow(*pickle.loads(encoded[1:]))
         if encoded[0] != _FORMAT_VERSION:
             raise BqflinkError(
                 f"FailedRow has format {encoded[0]}, this version reads {_FORMAT_VERSION}"

@@ -22,7 +22,11 @@ from bqflink_beam.transforms.pipeline_check import check_pipeline, check_step
 from bqflink_beam.transforms.pipeline_options import connection_from, default_project
 from bqflink_beam.transforms.read_bundle import SelfCheckpoint
 from bqflink_beam.transforms.read_fn import PlanReadFn, ReadStreamFn
-from bqflink_beam.transforms.run_identity import RunIdentityParDo
+from bqflink_beam.transforms.run_identity import (
+    RunIdentityParDo,
+    is_saved,
+    refuse_saved_pipeline,
+)
 from bqflink_beam.transforms.streaming import streams
 from bqflink_beam.write.preflight import Step, StepKind
 
@@ -124,6 +128,13 @@ class ReadFromBigQueryStorage(beam.PTransform):
         project = default_project(pipeline.options)
         request = self._request(project)
         connection = _billed(self.connection or connection_from(pipeline.options), project, request)
+        saved = is_saved(pipeline.options) is not None
+        if request.query is not None:
+            refuse_saved_pipeline(
+                pipeline.options,
+                "later ones would read what the query gave the first. Build the pipeline anew for each "
+                "start, or read a view with table=",
+            )
         label = pipeline._current_transform().full_label
         check_step(pipeline, Step(label=label, kind=StepKind.READ, bounded=True))
         if self.validate:
@@ -132,7 +143,7 @@ class ReadFromBigQueryStorage(beam.PTransform):
         return (
             pbegin
             | "Start" >> beam.Impulse()
-            | "PlanRead" >> RunIdentityParDo(PlanReadFn(request, connection))
+            | "PlanRead" >> RunIdentityParDo(PlanReadFn(request, connection, saved=saved))
             | "SpreadStreams" >> beam.Reshuffle()  # one stream is one unit of work
             | "ReadStreams" >> read.with_output_types(_OUTPUTS[self.output])
         )

@@ -1,6 +1,7 @@
 """The steps of a read: plan the session, then read its streams."""
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -32,11 +33,17 @@ class PlanReadFn(beam.DoFn):
     """Makes the read session, and emits its streams. Input: one element of any kind.
 
     `identity` is set when the pipeline is translated, see `run_identity`.
+
+    Args:
+        saved: the pipeline is started any number of times with one identity. A view is then
+            queried anew whenever this step runs, at the price of one more query if the step
+            is repeated; a result found from an earlier start would be old.
     """
 
-    def __init__(self, request: ReadRequest, connection: Connection) -> None:
+    def __init__(self, request: ReadRequest, connection: Connection, *, saved: bool) -> None:
         self.request = request
         self.connection = connection
+        self.saved = saved
         self.run_id: str | None = None
         self.identity: RunIdentity | None = None
 
@@ -45,7 +52,8 @@ class PlanReadFn(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[ReadStream]:
         assert self.identity is not None, "the step was not translated as a RunIdentityParDo"
-        session = open_session(self.request, self._client, run_id=self.identity.run_id)
+        run_id = uuid.uuid4().hex if self.saved else self.identity.run_id
+        session = open_session(self.request, self._client, run_id=run_id)
         _LOG.info(
             "read session %s of %s: %d streams, about %d rows",
             session.name,

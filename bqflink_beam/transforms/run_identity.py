@@ -30,23 +30,29 @@ def identity_for(context: object, run_id: str | None) -> RunIdentity:
     return minted if run_id is None else RunIdentity(run_id, minted.nonce)
 
 
-def refuse_saved_pipeline(options: PipelineOptions) -> None:
-    """Refuses to mint an id for a pipeline that is saved, to be started any number of times.
-
-    Raises:
-        ConfigError: every start would be the same run, and only the first would write.
-    """
-
+def is_saved(options: PipelineOptions) -> str | None:
+    """Returns the flag by which a pipeline is saved, to be started any number of times."""
     saved = {
         "--template_location": options.view_as(GoogleCloudOptions).template_location,
         "--output_executable_path": options.view_as(PortableOptions).output_executable_path,
     }
-    for flag, value in saved.items():
-        if value:
-            raise ConfigError(
-                f"with {flag} the pipeline is saved and every start of it would be the same run, so only "
-                "the first would write. Name the run with ExactlyOnce(run_id=...), or use AtLeastOnce"
-            )
+    return next((flag for flag, value in saved.items() if value), None)
+
+
+def refuse_saved_pipeline(options: PipelineOptions, so: str) -> None:
+    """Refuses to mint an id for a pipeline that is saved, to be started any number of times.
+
+    Args:
+        so: what would follow, and what to do instead.
+
+    Raises:
+        ConfigError: every start would be the same run.
+    """
+    flag = is_saved(options)
+    if flag is not None:
+        raise ConfigError(
+            f"with {flag} the pipeline is saved and every start of it would be the same run, so {so}"
+        )
 
 
 class RunIdentityParDo(beam.ParDo):

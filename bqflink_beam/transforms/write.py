@@ -13,6 +13,7 @@ from bqflink_beam.schema import json as schema_json
 from bqflink_beam.service.base import DEFAULT_STREAM_BUDGET_S
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import coders as _coders  # noqa: F401  registers them
+from bqflink_beam.transforms.failed import FailedRow
 from bqflink_beam.transforms.pipeline_check import check_step
 from bqflink_beam.transforms.pipeline_options import billed_to, connection_from, default_project
 from bqflink_beam.transforms.result import WriteToBigQueryStorageResult
@@ -21,7 +22,14 @@ from bqflink_beam.transforms.runner_kind import runner_kind
 from bqflink_beam.transforms.stable_input import needs_stable_input
 from bqflink_beam.transforms.write_at_least_once import WriteAtLeastOnce
 from bqflink_beam.transforms.write_bounded import COMMITTED, WriteExactlyOnceBounded
-from bqflink_beam.transforms.write_encode import BATCHES, FAILED, Destination, EncodeBatches, Front
+from bqflink_beam.transforms.write_encode import (
+    BATCHES,
+    FAILED,
+    PARTITION_REFUSED,
+    Destination,
+    EncodeBatches,
+    Front,
+)
 from bqflink_beam.transforms.write_unbounded import LOST, WriteExactlyOnceUnbounded
 from bqflink_beam.write.options import AtLeastOnce, CreateTable, ExactlyOnce
 from bqflink_beam.write.preflight import Step, StepKind
@@ -84,10 +92,14 @@ class WriteToBigQueryStorage(beam.PTransform):
                 f"method must be ExactlyOnce(...) or AtLeastOnce(...), got {self.method!r}"
             )
 
-    def with_exception_handling(self, *, error_handler: Any) -> "WriteToBigQueryStorage":
-        """Sends failed rows to a Beam error handler; implies ``on_failed_row="output"``."""
-        self.on_failed_row = "output"
-        self._error_handler = error_handler
+    def with_exception_handling(self, *, error_handler: Any = None) -> "WriteToBigQueryStorage":
+        """Sends failed rows to a Beam error handler; implies ``on_failed_row="output"``.
+
+        None changes nothing, as everywhere in Beam.
+        """
+        if error_handler is not None:
+            self.on_failed_row = "output"
+            self._error_handler = error_handler
         return self
 
     def default_label(self) -> str:
@@ -126,6 +138,7 @@ class WriteToBigQueryStorage(beam.PTransform):
         encoded = rows | "EncodeBatches" >> EncodeBatches(front)
         written = self._write(encoded[BATCHES], front, step, known)
         failed = (encoded[FAILED], written[FAILED]) | "FailedRows" >> beam.Flatten()
+        failed.element_type = FailedRow
         if self._error_handler is not None:
             self._error_handler.add_error_pcollection(failed)
         return WriteToBigQueryStorageResult(
@@ -144,7 +157,11 @@ class WriteToBigQueryStorage(beam.PTransform):
                 front, self.method, stable_input=stable
             )
         if self.method.run_id is None:
-            refuse_saved_pipeline(batches.pipeline.options)
+            refuse_saved_pipeline(
+                batches.pipeline.options,
+                "only the first would write. Name the run with ExactlyOnce(run_id=...), or use "
+                "AtLeastOnce",
+            )
         location = self.method.register_location or known.location
         if location is None and self.method.register is not None:
             raise ConfigError(
@@ -156,16 +173,13 @@ class WriteToBigQueryStorage(beam.PTransform):
         )
 
     def _destination(self, project: str | None) -> Destination:
+        partitions = isinstance(self.method, AtLeastOnce)
         if callable(self.table):
-            return Destination(None, self.table, project)
+            return Destination(None, self.table, project, partitions)
         table = TableReference.parse(self.table, default_project=project)
-        if isinstance(self.method, ExactlyOnce) and "$" in table.table:
-            raise ConfigError(
-                "a partition decorator works with AtLeastOnce only, for BigQuery takes it on default "
-                "streams only",
-                table=str(table),
-            )
-        return Destination(str(table), None, project)
+        if "$" in table.table and not partitions:
+            raise ConfigError(PARTITION_REFUSED, table=str(table))
+        return Destination(str(table), None, project, partitions)
 
     def _step(self, rows: beam.PCollection, location: str | None) -> Step:
         label = rows.pipeline._current_transform().full_label

@@ -10,7 +10,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from bqflink_beam.codec.proto import RowEncoder
-from bqflink_beam.errors import BqflinkError, ConfigError, PermanentError, RowError
+from bqflink_beam.errors import BqflinkError, ConfigError, PermanentError, RowError, shorten
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema import json as schema_json
 from bqflink_beam.service.connection import Connection
@@ -23,28 +23,49 @@ from bqflink_beam.write.tables import schema_for
 
 # Rows kept back while a bundle lasts, over all its tables.
 _HELD_BYTES_MAX = 64_000_000
+# Encoders kept; a job that names a table for each day and customer has no end of them.
+_TABLES_MAX = 1_000
 FAILED = "failed"
 BATCHES = "batches"
+PARTITION_REFUSED = "a partition decorator works with AtLeastOnce only, for BigQuery takes it on default streams only"
 
 
 @dataclasses.dataclass(frozen=True)
 class Destination:
-    """Where rows go: one `table`, or what `table_of` says of each row."""
+    """Where rows go: one `table`, or what `table_of` says of each row.
+
+    `partitions`: a table may be named with a partition decorator (``t$20260101``).
+    """
 
     table: str | None
     table_of: Callable[[Any], Any] | None
     default_project: str | None
+    partitions: bool
 
     def of(self, row: Any) -> str:
         """Returns ``project.dataset.table`` for a row.
 
         Raises:
-            ConfigError: what the user's function returned is no table.
+            RowError: the user's function raised, or what it returned is no table.
         """
         if self.table is not None:
             return self.table
         assert self.table_of is not None
-        return str(TableReference.parse(self.table_of(row), default_project=self.default_project))
+        try:
+            named = self.table_of(row)
+        except Exception as error:  # the user's code, which fails on this row
+            raise RowError(
+                f"the function that names the table raised {type(error).__name__}: {error}"
+            ) from error
+        try:
+            table = TableReference.parse(named, default_project=self.default_project)
+        except ConfigError as error:
+            raise RowError(
+                f"the function that names the table returned {shorten(named)}: {error.message}"
+            ) from error
+        if "$" in table.table and not self.partitions:
+            raise RowError(PARTITION_REFUSED, table=str(table))
+        return str(table)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +132,7 @@ class _EncodeFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._builders: dict[str, BatchBuilder] = {}
+        self._refused: dict[str, BqflinkError] = {}
         self._held_bytes = 0
         self._rows = 0
         self._last: WindowedValue | None = None
@@ -160,14 +182,25 @@ class _EncodeFn(beam.DoFn):
 
     def _table(self, table: str) -> tuple[RowEncoder, bytes]:
         known = self._tables.get(table)
-        if known is None:
-            schema = self._front.schema
+        if known is not None:
+            return known
+        if table in self._refused:
+            # A million rows for a missing table are one question in each bundle.
+            raise self._refused[table]
+        schema = self._front.schema
+        try:
             if schema is None:
                 reference = TableReference.parse(table)
                 schema = schema_json.dumps(
                     schema_for(self._client.tables, reference, self._front.create)
                 )
-            known = self._tables[table] = (RowEncoder(schema_json.loads(schema)), schema)
+            encoder = RowEncoder(schema_json.loads(schema))
+        except (ConfigError, PermanentError) as error:
+            self._refused[table] = error
+            raise
+        while len(self._tables) >= _TABLES_MAX:
+            del self._tables[next(iter(self._tables))]
+        known = self._tables[table] = (encoder, schema)
         return known
 
     def _take_all(self) -> list[RowBatch]:

@@ -83,6 +83,10 @@ class ExactlyOnce:
             raise ConfigError(f"run_id must have 1 to 1024 characters, got {len(self.run_id)}")
         if self.register not in ("job", None):
             raise ConfigError(f"register must be 'job' or None, got {self.register!r}")
+        if self.register is None and self.run_id is not None:
+            raise ConfigError(
+                "run_id needs a register: without one nobody knows that this run has written before"
+            )
         if self.on_lost_stream not in ("fail", "report"):
             raise ConfigError(
                 f"on_lost_stream must be 'fail' or 'report', got {self.on_lost_stream!r}"
