@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import operator
+import random
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from bqflink_beam.codec.arrow import BatchDecoder
 from bqflink_beam.codec.proto import RowEncoder
-from bqflink_beam.filters import Predicate, col
+from bqflink_beam.filters import Predicate, col, partitions
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema import json as schema_json
 from bqflink_beam.schema.model import Field, TableSchema
@@ -88,12 +89,11 @@ COMPARISONS = {
 
 def make_rows():
     """Every value of every pool meets others, and NULL, somewhere."""
-    rows = []
+    rows, chance = [], random.Random(5)
     for index in range(60):
         row = {"row": index}
-        for shift, (path, pool) in enumerate(POOLS.items(), 1):
-            choice = index * (shift % 5 + 1) % (len(pool) + 1)
-            value = None if choice == len(pool) else pool[choice]
+        for path, pool in POOLS.items():
+            value = chance.choice([None, *pool])
             if path == "a b.größe":
                 row["a b"] = None if index % 4 == 0 else {"größe": value}
             else:
@@ -225,3 +225,29 @@ def test_the_service_and_python_pick_the_same_rows(read, examples):
         assert read(str(predicate)) == expected
 
     check()
+
+
+def day(value):
+    return value and (value.date() if isinstance(value, datetime.datetime) else value)
+
+
+@pytest.mark.parametrize(
+    ("ids", "options", "inside"),
+    [
+        (["20240229"], {"column": "d", "type": "DATE"}, lambda row: row["d"] == POOLS["d"][1]),
+        (["202402", "0001"], {"column": "d", "type": "DATE"}, lambda row: row["d"] in POOLS["d"][:2]),
+        (["9999"], {"column": "d", "type": "DATE"}, lambda row: row["d"] == POOLS["d"][2]),
+        (["99991231"], {"column": "c", "type": "DATETIME"}, lambda row: row["c"] == POOLS["c"][2]),
+        (["2024022912"], {"column": "c", "type": "DATETIME"}, lambda row: row["c"] == POOLS["c"][1]),
+        (["1969123123"], {"column": "t"}, lambda row: row["t"] == POOLS["t"][1]),
+        (["2024022912", "__NULL__"], {"column": "t"}, lambda row: day(row["t"]) in (None, datetime.date(2024, 2, 29))),
+        (["0"], {"column": "i", "type": "INT64", "range_interval": 5}, lambda row: row["i"] in (0, 1)),
+        (["-5", "5"], {"column": "i", "type": "INT64", "range_interval": 5}, lambda row: row["i"] in (-1, 5)),
+        ([], {"column": "i", "type": "INT64"}, lambda row: False),
+    ],
+)  # fmt: skip
+def test_partitions_are_the_rows_that_lie_in_them(read, ids, options, inside):
+    expected = [row["row"] for row in ROWS if inside(row)]
+
+    assert bool(expected) == bool(ids)
+    assert read(str(partitions(ids, **options))) == expected
