@@ -19,6 +19,7 @@ from bqflink_beam.emulator.refused import Refused
 
 StorageError = storage_types.StorageError.pb()
 PID_HEADER = "x-bqflink-pid"
+_TEXT_CHARS_MAX = 500
 
 
 class RpcCall(Call):
@@ -46,7 +47,9 @@ def parse(message: Any, data: bytes) -> Any:
 
 def status_of(refused: Refused) -> status_pb2.Status:
     """Returns a refusal as ``google.rpc.Status``, with its StorageError in the details."""
-    status = status_pb2.Status(code=grpc.StatusCode[refused.code].value[0], message=refused.message)
+    status = status_pb2.Status(
+        code=grpc.StatusCode[refused.code].value[0], message=_shortened(refused.message)
+    )
     if refused.storage_error is not None:
         detail = any_pb2.Any()
         detail.Pack(storage_error(refused))
@@ -60,9 +63,15 @@ def storage_error(refused: Refused) -> Any:
         code=StorageError.StorageErrorCode.Value(
             refused.storage_error or "STORAGE_ERROR_CODE_UNSPECIFIED"
         ),
-        entity=refused.entity,
-        error_message=refused.message,
+        entity=_shortened(refused.entity),
+        error_message=_shortened(refused.message),
     )
+
+
+def _shortened(text: str) -> str:
+    # A status travels in the trailers, and a client that meets longer ones than 8 KiB
+    # makes another error of them.
+    return text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 1] + "…"
 
 
 @contextlib.contextmanager
@@ -76,7 +85,7 @@ def refusals(context: grpc.ServicerContext) -> Iterator[None]:
             context.set_trailing_metadata(
                 (("grpc-status-details-bin", status.SerializeToString()),)
             )
-        context.abort(grpc.StatusCode[refused.code], refused.message)
+        context.abort(grpc.StatusCode[refused.code], status.message)
 
 
 def unary(request_type: Any, behavior: Callable[[Any, RpcCall], Any]) -> grpc.RpcMethodHandler:

@@ -156,9 +156,9 @@ class EmulatorServer:
         server = grpc.server(self._threads, options=_OPTIONS)
         server.add_generic_rpc_handlers((self.write.handlers(), self.read.handlers()))
         try:
-            self._storage_port = server.add_insecure_port(f"{self._host}:{self._storage_port}")
+            self._storage_port = server.add_insecure_port(self.storage_endpoint)
         except RuntimeError as error:
-            raise OSError(f"cannot listen at {self._host}:{self._storage_port}: {error}") from error
+            raise OSError(f"cannot listen at {self.storage_endpoint}: {error}") from error
         server.start()
         self._grpc = server
 
@@ -176,12 +176,12 @@ class EmulatorServer:
     @property
     def storage_endpoint(self) -> str:
         """``host:port`` of the Storage APIs."""
-        return f"{self._host}:{self._storage_port}"
+        return f"{_in_url(self._host)}:{self._storage_port}"
 
     @property
     def rest_endpoint(self) -> str:
         """URL of the REST API."""
-        return f"http://{self._host}:{self._rest_port}"
+        return f"http://{_in_url(self._host)}:{self._rest_port}"
 
     @property
     def tls_endpoint(self) -> str | None:
@@ -262,6 +262,10 @@ class EmulatorServer:
     def counters(self) -> dict[str, int]:
         """Calls by method, and rows and connections."""
         return self.faults.counters()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _schema(schema: Any) -> TableSchema:

@@ -10,7 +10,7 @@ from bqflink_beam.emulator.defaults import default_maker
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.schema.model import Field
 from bqflink_beam.testing.conformance import embedded
-from bqflink_beam.testing.conformance.kit import Writer
+from bqflink_beam.testing.conformance.kit import Failure, Writer
 
 
 def sizes(settings, rows):
@@ -114,3 +114,11 @@ def test_throttling_is_told():
         (message,) = bigquery.read(session.streams[0].name)
 
     assert message.throttle_state.throttle_percent == 42
+
+
+def test_a_refusal_of_a_long_text_arrives_as_what_it_is():
+    with embedded.served() as bigquery, pytest.raises(Failure) as failed:
+        bigquery.get_stream("ä" * 100_000)
+
+    assert failed.value.code == "INVALID_ARGUMENT"
+    assert failed.value.text.startswith("Invalid stream name. Entity: ää")
