@@ -117,8 +117,10 @@ def test_throttling_is_told():
 
 
 def test_a_refusal_of_a_long_text_arrives_as_what_it_is():
-    with embedded.served() as bigquery, pytest.raises(Failure) as failed:
-        bigquery.get_stream("ä" * 100_000)
+    with embedded.served() as bigquery:
+        table = bigquery.make_table([{"name": "s", "type": "STRING"}])
+        with pytest.raises(Failure) as failed:
+            bigquery.commit(table, "ä" * 100_000)
 
     assert failed.value.code == "INVALID_ARGUMENT"
     assert failed.value.text.startswith("Invalid stream name. Entity: ää")
