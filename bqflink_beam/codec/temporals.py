@@ -148,7 +148,7 @@ def _micros(delta: datetime.timedelta) -> int:
 
 
 def _instant_micros(value: datetime.datetime, rounding: str | None) -> int:
-    if value.utcoffset() is None:
+    if _is_time(value).utcoffset() is None:
         raise refusal(
             value, "has no time zone; a TIMESTAMP needs one: value.replace(tzinfo=timezone.utc)"
         )
@@ -157,7 +157,7 @@ def _instant_micros(value: datetime.datetime, rounding: str | None) -> int:
 
 
 def _civil_micros(value: datetime.datetime, rounding: str | None) -> int:
-    if value.tzinfo is not None:
+    if _is_time(value).tzinfo is not None:
         raise refusal(value, "has a time zone, which this type would lose")
     plain, nanos = _without_pandas(value)
     return _micros(plain - EPOCH_CIVIL) + _rounded(value, nanos, rounding)
@@ -168,9 +168,14 @@ def _without_pandas(value: datetime.datetime) -> tuple[datetime.datetime, int]:
     nanos = getattr(value, "nanosecond", 0)
     if hasattr(value, "to_pydatetime"):
         value = value.to_pydatetime(warn=False)
-    if not isinstance(value, datetime.datetime):
-        raise refusal(value, "is not a time; pass None for NULL")
     return value, nanos
+
+
+def _is_time(value: datetime.datetime) -> datetime.datetime:
+    # Of pandas' NaT, which calls itself a datetime, nothing else is safe to ask.
+    if value != value:
+        raise refusal(value, "is not a time; pass None for NULL")
+    return value
 
 
 def _numpy_micros(value: np.datetime64, rounding: str | None) -> int:

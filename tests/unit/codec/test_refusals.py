@@ -8,6 +8,7 @@ import uuid
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
 import pytest
 
 from bqflink_beam.codec.values import Interval, Range
@@ -459,3 +460,47 @@ def test_a_long_value_is_shortened_in_the_error(codec):
 
     assert len(error.value) == 120
     assert len(str(error)) < 400
+
+
+PANDAS = [
+    ("DATE", pd.Timestamp("2024-01-31"), datetime.date(2024, 1, 31)),
+    ("DATETIME", pd.Timestamp("2024-01-31 10:00:00.000001"), civil("2024-01-31T10:00:00.000001")),
+    ("DATETIME", pd.Timestamp("0001-01-01").as_unit("us"), civil("0001-01-01T00:00:00")),
+    ("TIMESTAMP", pd.Timestamp("2024-01-31 10:00", tz="Europe/Berlin"), civil("2024-01-31T09:00:00+00:00")),
+    ("TIMESTAMP", pd.Timestamp("1969-12-31 23:59:59.999999", tz="UTC"), civil("1969-12-31T23:59:59.999999+00:00")),
+]  # fmt: skip
+NOT_PANDAS = [
+    ("DATE", pd.Timestamp("2024-01-31 10:00")),
+    ("DATE", pd.NaT),
+    ("DATETIME", pd.Timestamp("2024-01-31", tz="UTC")),
+    ("DATETIME", pd.Timestamp(1)),
+    ("TIMESTAMP", pd.Timestamp("2024-01-31")),
+    ("TIMESTAMP", pd.Timestamp(1, tz="UTC")),
+    ("TIMESTAMP", pd.NaT),
+    ("INT64", pd.NA),
+    ("STRING", pd.NA),
+    ("FLOAT64", pd.NA),
+    ("INTERVAL", pd.Timedelta(days=1)),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "given", "stored"), PANDAS)
+def test_what_comes_out_of_a_data_frame(codec, same, kind, given, stored):
+    assert same(codec(column(kind), {"c": given}), {"c": stored})
+    assert same(codec(column(kind, mode="REPEATED"), {"c": [given]}), {"c": [stored]})
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "given"), NOT_PANDAS)
+def test_what_a_data_frame_leaves_unsaid_is_not_guessed(codec, kind, given):
+    assert refusal(codec, column(kind), {"c": given}).column == "c"
+
+
+def test_nanoseconds_of_pandas_are_rounded_on_demand():
+    row = {"c": pd.Timestamp(1_600, tz="UTC")}
+
+    for codec in CODECS:
+        assert codec(column("TIMESTAMP"), row, rounding=decimal.ROUND_HALF_UP) == {
+            "c": civil("1970-01-01T00:00:00.000002+00:00")
+        }
