@@ -2,7 +2,9 @@
 
 Plain JSON over HTTP, off unless a port is asked for, and on loopback only:
 
+    GET    /                                a page for people that shows it all
     GET    /counters                        calls by method
+    GET    /tables                          names, kinds and sizes
     GET    /faults                          rules with their ids and hits
     POST   /faults        {Fault fields}    adds a rule: {"id": 1}
     DELETE /faults, /faults/1               removes all, or one
@@ -23,6 +25,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 from bqflink_beam.emulator import values
+from bqflink_beam.emulator.console import PAGE
 from bqflink_beam.emulator.faults import Fault
 from bqflink_beam.emulator.moving_clock import MovingClock
 from bqflink_beam.emulator.refused import Refused
@@ -84,6 +87,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(403, {"error": "the admin API serves this machine only"})
             return
         url = urllib.parse.urlsplit(self.path)
+        if (method, url.path) == ("GET", "/"):
+            self._send(200, "text/html; charset=utf-8", PAGE.encode())
+            return
         query = {key: found[-1] for key, found in urllib.parse.parse_qs(url.query).items()}
         try:
             body = self._body() if method == "POST" else {}
@@ -111,10 +117,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return body
 
     def _answer(self, status: int, document: Any) -> None:
-        data = json.dumps(document).encode()
+        self._send(status, "application/json", json.dumps(document).encode())
+
+    def _send(self, status: int, content_type: str, data: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-Frame-Options", "DENY")
         self.end_headers()
         self.wfile.write(data)
 
@@ -124,6 +133,8 @@ def _route(
 ) -> Any:
     if (method, path) == ("GET", "/counters"):
         return server.counters
+    if (method, path) == ("GET", "/tables"):
+        return _tables(server)
     if path == "/faults" or path.startswith("/faults/"):
         return _faults(server, method, path.removeprefix("/faults").strip("/"), body)
     if (method, path) == ("GET", "/streams"):
@@ -145,6 +156,23 @@ def _route(
         server.clock.advance(advance_s)
         return {"now_s": server.clock.now_s()}
     raise Refused(f"no such thing: {method} {path}", code="NOT_FOUND")
+
+
+def _tables(server: "EmulatorServer") -> list[dict[str, Any]]:
+    with server.store.lock:
+        tables = sorted(server.store.tables.values(), key=lambda table: str(table.reference))
+    found = []
+    for table in tables:
+        snapshot = table.snapshot()
+        found.append(
+            {
+                "table": str(table.reference),
+                "kind": table.kind,
+                "rows": snapshot.row_count,
+                "bytes": snapshot.nbytes,
+            }
+        )
+    return found
 
 
 def _faults(server: "EmulatorServer", method: str, number: str, body: dict[str, Any]) -> Any:

@@ -58,6 +58,24 @@ def test_rows_streams_and_counters_are_told(server):
     assert isinstance(call(server, "GET", "/counters"), dict)
 
 
+def test_tables_are_listed(server):
+    (table,) = call(server, "GET", "/tables")
+
+    assert (table["table"], table["kind"], table["rows"]) == ("p.d.t", "TABLE", 1)
+
+
+def test_the_page_for_people_asks_for_what_is_served(server):
+    with urllib.request.urlopen(server.admin_endpoint + "/", timeout=10) as answer:
+        page = answer.read().decode()
+        kind = answer.headers["Content-Type"]
+
+    assert kind.startswith("text/html")
+    assert "innerHTML" not in page
+    for name in ("tables", "streams", "faults", "counters"):
+        assert f'id="{name}"' in page
+        call(server, "GET", f"/{name}")
+
+
 def test_the_clock_moves_on(server):
     before = server.clock.now_s()
 
@@ -81,7 +99,7 @@ def test_nonsense_is_a_bad_request(server, method, path, body):
     assert refused(server, method, path, body) == 400
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/faults/x", "/rows?table=p.d.none"])
+@pytest.mark.parametrize("path", ["/nothing", "/faults/x", "/rows?table=p.d.none"])
 def test_what_is_not_there_is_not_found(server, path):
     assert refused(server, "GET", path) == 404
 
