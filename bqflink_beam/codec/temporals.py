@@ -90,7 +90,7 @@ def instant(value: Any, rounding: str | None = None) -> int:
         return _in_years(value, _instant_micros(value, rounding))
     if isinstance(value, np.datetime64):
         return _in_years(value, _numpy_micros(value, rounding))
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if is_whole(value):
         return _in_years(value, int(value))
     micros = getattr(value, "micros", None)
     if isinstance(micros, int) and type(value).__name__ not in _SPANS:
@@ -136,6 +136,11 @@ def to_civil(micros: int) -> datetime.datetime:
 def to_instant(micros: int) -> datetime.datetime:
     """Returns the `datetime` in UTC, `micros` after the epoch."""
     return EPOCH + datetime.timedelta(microseconds=micros)
+
+
+def is_whole(value: Any) -> bool:
+    """Says whether a value is an int, Python's or numpy's; a bool is none, nor a span of time."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 def refusal(value: Any, reason: str) -> RowError:

@@ -129,7 +129,7 @@ def int64(value: Any) -> int:
     """Reads an INT64: int, numpy integers, IntEnum. Never a float, a bool or text."""
     if isinstance(value, (bool, np.bool_)):
         raise refusal(value, "is a bool, not a number")
-    if not isinstance(value, (int, np.integer)):
+    if not temporals.is_whole(value):
         raise refusal(value, "is not an int; convert it where a loss can be seen")
     number = int(value)
     if not INT64_MIN <= number <= INT64_MAX:
@@ -141,7 +141,7 @@ def float64(value: Any) -> float:
     """Reads a FLOAT64: float, numpy floats, and ints that a double holds exactly."""
     if isinstance(value, (bool, np.bool_)):
         raise refusal(value, "is a bool, not a number")
-    if isinstance(value, (int, np.integer)):
+    if temporals.is_whole(value):
         whole = int(value)
         if abs(whole) > _FLOAT_MAX or int(float(whole)) != whole:
             raise refusal(value, "has more digits than a double holds; pass float(value)")
@@ -193,10 +193,11 @@ def decimal_(value: Any) -> decimal.Decimal:
         number = value
     elif isinstance(value, (bool, np.bool_)):
         raise refusal(value, "is a bool, not a number")
-    elif isinstance(value, (int, np.integer)):
-        if abs(value) >= 10**80:
+    elif temporals.is_whole(value):
+        whole = int(value)
+        if abs(whole) >= 10**80:
             raise refusal(value, "is beyond the type's range")
-        number = decimal.Decimal(int(value))
+        number = decimal.Decimal(whole)
     elif isinstance(value, (float, np.floating)):
         number = decimal.Decimal(float64(value))
     elif isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -343,7 +344,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic) and isinstance(value, (np.bool_, np.integer, np.floating)):
+    if isinstance(value, (np.bool_, np.floating)) or temporals.is_whole(value):
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)

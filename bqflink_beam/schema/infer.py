@@ -114,7 +114,7 @@ def _kind(value: Any, path: str) -> dict[str, Any]:
     for kinds, name in _SIMPLE:
         if isinstance(value, kinds):
             return {"type": name}
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
         wide = not -(2**63) <= value < 2**63
         return {"type": decimal_kind(len(str(abs(int(value)))), 0, path) if wide else "INT64"}
     if isinstance(value, decimal.Decimal):

@@ -1,9 +1,14 @@
 """What no codec lets in, and how it says so."""
 
+import array
+import contextlib
 import datetime
 import decimal
+import enum
+import fractions
 import json
 import math
+import types
 import uuid
 
 import hypothesis.strategies as st
@@ -504,3 +509,55 @@ def test_nanoseconds_of_pandas_are_rounded_on_demand():
         assert codec(column("TIMESTAMP"), row, rounding=decimal.ROUND_HALF_UP) == {
             "c": civil("1970-01-01T00:00:00.000002+00:00")
         }
+
+
+def _recursive_list():
+    found = []
+    found.append(found)
+    return found
+
+
+def _recursive_dict():
+    found = {}
+    found["a"] = found
+    return found
+
+
+class BadZone(datetime.tzinfo):
+    def utcoffset(self, when):
+        return None
+
+
+class BadRepr:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+ODD = [
+    object(), BadRepr(), ..., type, len, 1j, fractions.Fraction(1, 3), range(3), iter([]), {1}, set(),
+    np.array([1, 2]), np.array(5), np.array([[1]]), np.array(["a"]), np.longdouble(1) / 3,
+    np.complex64(1), np.void(b"a"), np.timedelta64(1, "s"), np.str_("a"), np.bytes_(b"a"),
+    pd.NA, pd.NaT, pd.Series([1]), pd.DataFrame({"a": [1]}), pd.Period("2024"),
+    decimal.Decimal("sNaN"), decimal.Decimal("-Infinity"), 10**5000, -(10**5000), float("nan"),
+    array.array("i", [1]), memoryview(array.array("d", [1.5])), bytearray(),
+    datetime.datetime(2024, 1, 1, tzinfo=BadZone()), datetime.timedelta.max,
+    datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=23))),
+    _recursive_list(), _recursive_dict(), Range(Range(), 5), Range(pd.NaT, None), Interval("1", None, 2),
+    "9" * 5000, "1e999999999", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "\x00",
+    types.SimpleNamespace(micros="5"), types.SimpleNamespace(micros=10**30), enum.Enum("E", {"A": None}).A,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("kind", [*strategies.SCALARS, "STRUCT"])
+def test_odd_things_are_stored_or_refused_and_never_crash(codec, kind):
+    """Whatever is not a RowError would fail the job, not the row."""
+    facts = {"fields": (Field(name="x", type="INT64"),)} if kind == "STRUCT" else {}
+    one, many = column(kind, **facts), column(kind, mode="REPEATED", **facts)
+    for thing in ODD:
+        for schema, row in ((one, {"c": thing}), (many, {"c": thing}), (many, {"c": [thing]})):
+            with contextlib.suppress(RowError):
+                codec(schema, row)
+    for thing in ODD:
+        with contextlib.suppress(RowError):
+            codec(one, thing)
