@@ -32,7 +32,6 @@ _SIMPLE: tuple[tuple[Any, str], ...] = (
     (datetime.date, "DATE"),
     (datetime.time, "TIME"),
 )
-_SEQUENCES = (list, tuple, np.ndarray)
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> TableSchema:
@@ -77,7 +76,7 @@ def _fields_of(rows: Sequence[Any], owner: str) -> tuple[Field, ...]:
 
 
 def _field_of(name: str, found: list[Any], path: str) -> Field:
-    lists = [value for value in found if isinstance(value, _SEQUENCES)]
+    lists = [value for value in found if _is_list(value)]
     if lists and len(lists) < len(found):
         raise ConfigError(f"{path} is a list in some rows and not in others", column=path)
     mode = "REPEATED" if lists else "NULLABLE"
@@ -87,6 +86,10 @@ def _field_of(name: str, found: list[Any], path: str) -> Field:
     if not values:
         raise ConfigError(f"{path} has no value that tells its type; give a schema", column=path)
     return Field(name=name, mode=mode, **_common(values, path))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
 
 
 def _common(values: list[Any], path: str) -> dict[str, Any]:
@@ -115,8 +118,7 @@ def _kind(value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, kinds):
             return {"type": name}
     if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
-        wide = not -(2**63) <= value < 2**63
-        return {"type": decimal_kind(len(str(abs(int(value)))), 0, path) if wide else "INT64"}
+        return {"type": _integer(int(value), path)}
     if isinstance(value, decimal.Decimal):
         return {"type": _decimal(value, path)}
     return _our_kind(value, path)
@@ -136,6 +138,14 @@ def _our_kind(value: Any, path: str) -> dict[str, Any]:
         f"{path}: no column type is known for {shorten(value)} ({type(value).__name__})",
         column=path,
     )
+
+
+def _integer(value: int, path: str) -> str:
+    if -(2**63) <= value < 2**63:
+        return "INT64"
+    # Not its text, which Python refuses to make of a number that is long enough.
+    digits = next((digits for digits in (29, 38) if abs(value) < 10**digits), 39)
+    return decimal_kind(digits, 0, path)
 
 
 def _decimal(value: decimal.Decimal, path: str) -> str:

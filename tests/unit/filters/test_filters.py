@@ -110,6 +110,7 @@ MISTAKES = [
     lambda: col("a") < None,
     lambda: col("a").isin("text"),
     lambda: col("a").isin(5),
+    lambda: col("a").isin(np.array(5)),
     lambda: col("a").startswith(5),
     lambda: col(""),
     lambda: col("a..b"),

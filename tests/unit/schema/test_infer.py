@@ -107,7 +107,8 @@ def test_rows_need_not_have_the_same_keys():
     "values",
     [
         (1, "a"), (True, 1), ([1], 1), (None,), ([],), (object(),), (decimal.Decimal("NaN"),),
-        (decimal.Decimal("1e40"),), (Range(),), (datetime.date(2024, 1, 1), datetime.time(1)),
+        (decimal.Decimal("1e40"),), (Range(),), (10**39,), (10**5000,), (np.array(5),),
+        (np.timedelta64(1, "s"),), (datetime.date(2024, 1, 1), datetime.time(1)),
     ],
 )  # fmt: skip
 def test_what_tells_no_type_is_refused_by_name(values):
