@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bqflink_beam.emulator import types, values
+from bqflink_beam.emulator import types
 from bqflink_beam.emulator.api_errors import invalid, missing
 from bqflink_beam.emulator.catalog import StoreCatalog
+from bqflink_beam.emulator.cells import rest_rows
 from bqflink_beam.emulator.datasets import check_etag, dataset_not_found, merge_patch
 from bqflink_beam.emulator.pages import flag_of, integer_of, page, position_of, token_of
 from bqflink_beam.emulator.refused import Refused
@@ -180,7 +181,7 @@ def rows_page(snapshot: Snapshot, parameters: Mapping[str, str]) -> dict[str, An
                 raise invalid(f"Selected field {part} does not exist")
         schema = TableSchema(tuple(f for f in schema if f.name.lower() in names))
     answer: dict[str, Any] = {"totalRows": str(snapshot.row_count)}
-    rows = values.rest_rows(
+    rows = rest_rows(
         schema, chunks, int64_timestamps=flag_of(parameters, "formatOptions.useInt64Timestamp")
     )
     if rows:
