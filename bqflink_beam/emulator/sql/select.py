@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from bqflink_beam.emulator.sql import aggregates, dates, functions, operators
+from bqflink_beam.emulator.sql import aggregates, comparisons, dates, functions, operators
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
@@ -15,7 +15,7 @@ from bqflink_beam.emulator.sql.scope import PSEUDO_COLUMNS, Column, Plan, Scalar
 from bqflink_beam.emulator.sql.sources import From, Names
 
 # Imported for the readers they add to the table of expressions.
-_READERS = (aggregates, dates, functions)
+_READERS = (aggregates, comparisons, dates, functions)
 
 
 @dataclasses.dataclass(frozen=True)
