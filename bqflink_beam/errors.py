@@ -35,7 +35,11 @@ _VALUE_CHARS_MAX = 120
 
 
 class BqflinkError(Exception):
-    """Root of the tree. `table`, `stream`, `column` name what it is about, where known."""
+    """Root of the tree. `table`, `stream`, `column` name what it is about, where known.
+
+    They are part of the text from the start: a Beam worker makes a new error of the same
+    class from nothing but the text, to add the name of the step.
+    """
 
     def __init__(
         self,
@@ -45,27 +49,16 @@ class BqflinkError(Exception):
         stream: str | None = None,
         column: str | None = None,
     ) -> None:
-        super().__init__(message)
+        facts = {"table": table, "column": column, "stream": stream}
+        about = [
+            f"{name}={value}" for name, value in facts.items() if value and value not in message
+        ]
+        super().__init__(message + (f" [{', '.join(about)}]" if about else ""))
+        self.message = message
+        """The text alone, as given to the constructor."""
         self.table = table
         self.stream = stream
         self.column = column
-
-    @property
-    def message(self) -> str:
-        """The text alone, as given to the constructor."""
-        return str(self.args[0])
-
-    def __str__(self) -> str:
-        about = [
-            f"{name}={value}"
-            for name, value in (
-                ("table", self.table),
-                ("column", self.column),
-                ("stream", self.stream),
-            )
-            if value and value not in self.message
-        ]
-        return self.message + (f" [{', '.join(about)}]" if about else "")
 
 
 class ConfigError(BqflinkError, ValueError):

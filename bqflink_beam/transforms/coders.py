@@ -1,11 +1,10 @@
 """Coders of the elements between our own steps, and of the state cell: explicit and versioned.
 
 What they write sits in checkpoints and savepoints, so a later version of this package
-must read it. Never pickle, but for users' own objects inside of failed rows.
+must read it. Never pickle.
 """
 
 import json
-import pickle
 from typing import Any
 
 from apache_beam import coders
@@ -19,7 +18,6 @@ from bqflink_beam.write.pending import StagedStream
 from bqflink_beam.write.position import FlushMark, Position
 
 _FORMAT_VERSION = 1
-_FORMAT_PICKLED = 2
 
 
 class _OwnBytesCoder(coders.Coder):
@@ -92,10 +90,7 @@ class CommitReportCoder(_JsonCoder):
 
 
 class FailedRowCoder(_OwnBytesCoder):
-    """Rows are whatever the user gave, so Beam's coder for plain values carries them.
-
-    Half a surrogate pair, as JSON may hold one, is no UTF-8: only pickle carries such text.
-    """
+    """Rows are whatever the user gave, so Beam's coder for plain values carries them."""
 
     element = FailedRow
 
@@ -103,14 +98,9 @@ class FailedRowCoder(_OwnBytesCoder):
         self._values = coders.FastPrimitivesCoder()
 
     def encode(self, value):
-        try:
-            return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
-        except UnicodeEncodeError:
-            return bytes([_FORMAT_PICKLED]) + pickle.dumps(tuple(value))
+        return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
 
     def decode(self, encoded):
-        if encoded[0] == _FORMAT_PICKLED:
-            return FailedRow(*pickle.loads(encoded[1:]))
         if encoded[0] != _FORMAT_VERSION:
             raise BqflinkError(
                 f"FailedRow has format {encoded[0]}, this version reads {_FORMAT_VERSION}"

@@ -103,17 +103,23 @@ class WriteToBigQueryStorage(beam.PTransform):
         return self
 
     def default_label(self) -> str:
-        return f"WriteToBigQueryStorage({'<function>' if callable(self.table) else self.table})"
+        return f"WriteToBigQueryStorage({self._shown()})"
 
     def display_data(self) -> dict[str, Any]:
         return {
-            "table": DisplayDataItem(
-                "<function>" if callable(self.table) else str(self.table), label="Table"
-            ),
+            "table": DisplayDataItem(self._shown(), label="Table"),
             "method": DisplayDataItem(type(self.method).__name__, label="Method"),
             "create": DisplayDataItem(self.create is not None, label="Creates missing tables"),
             "on_failed_row": DisplayDataItem(self.on_failed_row, label="On a failed row"),
         }
+
+    def _shown(self) -> str:
+        if callable(self.table):
+            return "<function>"
+        if isinstance(self.table, Mapping):
+            parts = (self.table.get(name) for name in ("projectId", "datasetId", "tableId"))
+            return ".".join(filter(None, parts))
+        return str(self.table)
 
     def expand(self, rows):
         options = rows.pipeline.options
