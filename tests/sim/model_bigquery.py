@@ -58,6 +58,7 @@ class ModelConnection:
         self._model = model
         self._stream = stream
         self.closed = False
+        model.connections.append(self)
 
     def send(self, rows: Sequence[bytes], offset: int | None) -> ModelTicket:
         assert not self.closed
@@ -65,6 +66,12 @@ class ModelConnection:
 
     def close(self) -> None:
         self.closed = True
+        if self in self._model.connections:
+            self._model.connections.remove(self)
+
+    @property
+    def stream(self) -> str:
+        return self._stream
 
 
 class ModelWrite:
@@ -81,13 +88,17 @@ class ModelWrite:
         self.lost_answers = 0
         self.commit_answers: list[BqflinkError | None] = []
         self.commits: list[tuple[str, ...]] = []
+        self._made = 0
+        self.connections: list[ModelConnection] = []
+        self.descriptors: list[tuple[str, bytes]] = []
 
     # WriteService -----------------------------------------------------------------------
 
     def create_stream(self, table: TableReference, kind: StreamKind) -> WriteStream:
         if str(table) in self.tables_missing:
             raise NotFoundError("no such table", table=str(table))
-        name = f"{table.path}/streams/s{len(self.streams)}"
+        self._made += 1
+        name = f"{table.path}/streams/s{self._made}"
         self.streams[name] = ModelStream(table, kind)
         return WriteStream(name=name, kind=kind)
 
@@ -96,6 +107,7 @@ class ModelWrite:
         return WriteStream(name=name, kind=stream.kind, commit_s=1.0 if stream.committed else None)
 
     def open_append(self, stream: str, descriptor: bytes, *, budget_s: float) -> ModelConnection:
+        self.descriptors.append((stream, descriptor))
         return ModelConnection(self, stream)
 
     def finalize(self, stream: str) -> int:
