@@ -5,7 +5,15 @@ import itertools
 
 import hypothesis
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
 
 from bqflink_beam.testing.conformance import embedded
 from bqflink_beam.testing.conformance.kit import Failure, offset_of
@@ -38,8 +46,17 @@ class WriteStreams(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._open.close()
 
-    @rule(target=streams, kind=st.sampled_from(["COMMITTED", "PENDING", "BUFFERED"]))
-    def create(self, kind):
+    # Few streams, so that much happens to each.
+    @initialize(target=streams)
+    def create(self):
+        return multiple(*map(self._create, ("COMMITTED", "PENDING", "BUFFERED")))
+
+    @rule(target=streams, kind=st.sampled_from(["PENDING", "BUFFERED"]))
+    @precondition(lambda self: len(self.models) < 5)
+    def create_another(self, kind):
+        return self._create(kind)
+
+    def _create(self, kind):
         name = self.bigquery.create_stream(self.table, kind)
         self.models[name] = Model(kind)
         return name
@@ -64,9 +81,10 @@ class WriteStreams(RuleBasedStateMachine):
             if model.kind == "COMMITTED":
                 model.visible = len(model.rows)
 
-    @rule(name=streams, offset=st.integers(-1, 12))
-    def flush(self, name, offset):
+    @rule(name=streams, at_end=st.booleans(), shift=st.integers(-2, 2))
+    def flush(self, name, at_end, shift):
         model = self.models[name]
+        offset = (len(model.rows) if at_end else model.visible) + shift
         sound = (
             model.kind == "BUFFERED"
             and not model.finalized
@@ -116,7 +134,7 @@ class WriteStreams(RuleBasedStateMachine):
 
 TestWriteStreams = WriteStreams.TestCase
 TestWriteStreams.settings = hypothesis.settings(
-    max_examples=60, stateful_step_count=25, deadline=None, database=None, derandomize=True
+    max_examples=80, stateful_step_count=40, deadline=None, database=None, derandomize=True
 )
 
 
