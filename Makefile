@@ -27,7 +27,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -m 'not long and not live' $(ARGS)
 
 test-long: $(STAMP)
-	$(BIN)/python -m pytest -m 'long and not live' $(ARGS)
+	$(BIN)/python -m pytest -m 'long and not live' --timeout=3600 $(ARGS)
 
 demo: $(STAMP)
 	$(BIN)/python pipelines/demo.py --demo_runner=$(RUNNER)
