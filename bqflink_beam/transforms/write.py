@@ -174,6 +174,11 @@ class WriteToBigQueryStorage(beam.PTransform):
                 "a bounded exactly-once write records its commit in a job, whose location must be the same "
                 "after a restart: set ExactlyOnce(register_location=...) to the location of the datasets"
             )
+        if front.connection.billing_project is None and self.method.register is not None:
+            raise ConfigError(
+                "a bounded exactly-once write records its commit in a job, and no project pays for it: "
+                "set --project, --bq_billing_project or Connection(billing_project=...)"
+            )
         return batches | "ExactlyOnce" >> WriteExactlyOnceBounded(
             front, self.method, location, step.label
         )

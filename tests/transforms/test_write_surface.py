@@ -4,6 +4,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.display import DisplayData
+from apache_beam.transforms.window import SlidingWindows
 
 import bqflink_beam as bq
 from bqflink_beam import testing
@@ -60,7 +61,8 @@ def composite_of(p, name):
 )
 def test_the_outputs_of_a_write_are_in_the_proto(source, method, outputs):
     p = pipeline()
-    result = source(p) | "Rows" >> write(method=method)
+    rows = source(p) | beam.WindowInto(SlidingWindows(50, 10))
+    result = rows | "Rows" >> write(method=method)
 
     composite, components = composite_of(p, "Rows")
 
@@ -150,6 +152,13 @@ def test_display_data_tells_table_and_guarantee_and_no_connection():
 def test_a_commit_whose_register_has_no_place_is_refused(table):
     with pytest.raises(bq.ConfigError, match="register_location"):
         bounded(pipeline()) | write(table, method=bq.ExactlyOnce())
+
+
+def test_a_commit_whose_register_nobody_pays_for_is_refused():
+    p = beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
+
+    with pytest.raises(bq.ConfigError, match="--bq_billing_project"):
+        bounded(p) | write(lambda row: "p.d.t", method=ONCE)
 
 
 def test_a_register_is_at_the_datasets_place_if_bigquery_can_be_asked():
