@@ -168,6 +168,17 @@ def test_a_taken_offset_is_a_landed_resend_only_in_the_bundle_that_made_the_stre
     assert model.streams[other.stream].rows == [b"c"]
 
 
+def test_an_instance_that_outlives_a_rejected_bundle_trusts_none_of_its_streams(writer, model):
+    position = writer.append(None, batch(b"a")).position
+    writer.append(position, batch(b"rejected"))
+    writer.start_bundle()
+
+    result = writer.append(position, batch(b"b"))
+
+    assert result.position.stream != position.stream
+    assert model.streams[result.position.stream].rows == [b"b"]
+
+
 def test_no_stream_is_ever_finalized(writer, model, clock, prepared):
     position = writer.append(None, batch(b"a")).position
     model.append(position.stream, [b"zombie"], 1)

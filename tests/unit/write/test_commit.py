@@ -176,6 +176,31 @@ def test_streams_that_are_gone_before_the_commit_are_not_called_success(model, j
         commit(model, jobs, staged)
 
 
+def test_a_stream_that_is_gone_is_not_called_committed_when_all_others_are(model, jobs):
+    staged = stage(model, {"p.d.a": [[b"1"], [b"2"]]})
+    model.commit(TableReference.parse("p.d.a"), [staged[1].stream])
+    model.expire(staged[0].stream)
+
+    with pytest.raises(OutcomeUnknownError):
+        commit(model, jobs, staged)
+
+
+def test_a_list_of_which_a_part_is_committed_is_not_called_committed(model, jobs):
+    staged = stage(model, {"p.d.a": [[b"1"], [b"2"]]})
+    model.commit(TableReference.parse("p.d.a"), [staged[1].stream])
+
+    with pytest.raises(OutcomeUnknownError, match="STREAM_ALREADY_COMMITTED"):
+        commit(model, jobs, staged)
+
+
+def test_streams_that_are_all_committed_one_by_one_are_done(model, jobs):
+    staged = stage(model, {"p.d.a": [[b"1"], [b"2"]]})
+    for stream in staged:
+        model.commit(TableReference.parse("p.d.a"), [stream.stream])
+
+    assert commit(model, jobs, staged).rows == {"p.d.a": 2}
+
+
 def test_commits_name_no_more_streams_than_the_service_takes(model, jobs, monkeypatch):
     monkeypatch.setattr(manifest, "STREAMS_PER_COMMIT_MAX", 2)
 
