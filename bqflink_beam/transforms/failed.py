@@ -1,5 +1,6 @@
 """Dead letters: rows that could not be written, and why."""
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from bqflink_beam.codec.proto import RowDecoder
 from bqflink_beam.errors import RowError
 from bqflink_beam.schema import json as schema_json
 from bqflink_beam.write.sift import RejectedRow
+
+_DECODERS_MAX = 100
 
 
 class FailedRow(NamedTuple):
@@ -34,7 +37,7 @@ class FailedRow(NamedTuple):
 def failed_row(rejected: RejectedRow) -> FailedRow:
     """Returns the dead letter for a row that was encoded before it was refused."""
     batch = rejected.batch
-    decoder = RowDecoder(schema_json.loads(batch.schema), batch.descriptor)
+    decoder = _decoder(batch.schema, batch.descriptor)
     return FailedRow(
         table=batch.table,
         row=decoder.decode(batch.rows[rejected.index]),
@@ -55,6 +58,11 @@ def dead_letters(rejected: Iterable[RejectedRow], *, allowed: bool) -> Iterator[
         if not allowed:
             raise row_error(failed)
         yield failed
+
+
+@functools.lru_cache(maxsize=_DECODERS_MAX)
+def _decoder(schema: bytes, descriptor: bytes) -> RowDecoder:
+    return RowDecoder(schema_json.loads(schema), descriptor)
 
 
 def row_error(failed: FailedRow) -> RowError:

@@ -23,8 +23,6 @@ from bqflink_beam.write.tables import schema_for
 
 # Rows kept back while a bundle lasts, over all its tables.
 _HELD_BYTES_MAX = 64_000_000
-# Encoders kept; a job that names a table for each day and customer has no end of them.
-_TABLES_MAX = 1_000
 FAILED = "failed"
 BATCHES = "batches"
 PARTITION_REFUSED = "a partition decorator works with AtLeastOnce only, for BigQuery takes it on default streams only"
@@ -127,6 +125,7 @@ class _EncodeFn(beam.DoFn):
     def setup(self) -> None:
         self._client = self._front.connection.open()
         self._tables: dict[str, tuple[RowEncoder, bytes]] = {}
+        self._encoders: dict[bytes, tuple[RowEncoder, bytes]] = {}
         self._encoded = metrics.counter(metrics.ROWS_ENCODED)
         self._failed = metrics.counter(metrics.ROWS_FAILED)
 
@@ -194,13 +193,14 @@ class _EncodeFn(beam.DoFn):
                 schema = schema_json.dumps(
                     schema_for(self._client.tables, reference, self._front.create)
                 )
-            encoder = RowEncoder(schema_json.loads(schema))
+            # Thousands of tables, one for each customer and day, mostly have one schema.
+            known = self._encoders.get(schema)
+            if known is None:
+                known = self._encoders[schema] = (RowEncoder(schema_json.loads(schema)), schema)
         except (ConfigError, PermanentError) as error:
             self._refused[table] = error
             raise
-        while len(self._tables) >= _TABLES_MAX:
-            del self._tables[next(iter(self._tables))]
-        known = self._tables[table] = (encoder, schema)
+        self._tables[table] = known
         return known
 
     def _take_all(self) -> list[RowBatch]:
