@@ -61,6 +61,40 @@ def test_all_good_rows_are_in_when_the_bundle_ends(streams):
     assert w.finish() == []
 
 
+def test_a_table_is_asked_for_once_in_the_life_of_a_writer(streams):
+    asked = []
+    w = writer(streams, prepare_table=lambda table: asked.append(str(table)))
+
+    for bundle in (b"a", b"b", b"c"):
+        w.start_bundle()
+        w.append(batch(bundle))
+        w.append(batch(bundle, table="p.d.other"))
+        w.finish()
+
+    assert asked == ["p.d.t", "p.d.other"]
+
+
+def test_what_a_failed_bundle_has_left_is_not_told_of_in_the_next(streams):
+    w = writer(streams)
+    streams.refuse = lambda stream, rows: TransientError("later")
+    w.append(batch(b"a"))
+    streams.refuse = lambda stream, rows: None
+    w.start_bundle()
+    w.append(batch(b"b"))
+
+    assert w.finish() == []
+    assert streams.rows[T] == [b"b"]
+
+
+def test_bad_rows_are_told_of_while_the_bundle_lasts(streams):
+    streams.refuse = lambda stream, rows: RowsRejectedError("row errors", rows=[(0, "no good")])
+    w = writer(streams)
+
+    told = [len(w.append(batch(b"bad"))) for _ in range(200)]
+
+    assert sum(told) > 100
+
+
 def test_a_transient_failure_goes_to_the_runner(streams):
     streams.refuse = lambda stream, rows: TransientError("later")
     w = writer(streams)
