@@ -70,7 +70,7 @@ def test_thousand_reopenings_leave_no_thread_and_no_channel(storage, channels):
     run(1_000)
 
     assert len(storage.streams[DEFAULT]) == storage_rows + 1_000
-    assert _client_threads() <= before + 1
+    assert _client_threads() <= before + _OTHERS_MAX
     assert len(channels._loads) == 1
     assert sum(channels._loads.values()) == 0
 
@@ -89,7 +89,7 @@ def test_thousand_idle_closes_of_one_connection_leave_no_thread(storage, channel
     run(1_000)
 
     assert len(storage.streams[DEFAULT]) == 1_020
-    assert _client_threads() <= before + 1
+    assert _client_threads() <= before + _OTHERS_MAX
     assert sum(channels._loads.values()) <= 1
 
 
@@ -135,6 +135,10 @@ def test_more_calls_than_one_connection_takes_do_not_wait_for_each_other(storage
 
     assert [ticket.result() for ticket in tickets] == [None] * 130
     assert len(channels._loads) == 3
+
+
+# A leak shows a thousandfold; what earlier tests have left behind may stir meanwhile.
+_OTHERS_MAX = 20
 
 
 def _client_threads():
