@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install format check test test-long demo clean
+.PHONY: install format check test test-long bench demo clean
 
 install: $(STAMP)
 
@@ -28,6 +28,9 @@ test: $(STAMP)
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -m 'long and not live' --timeout=3600 $(ARGS)
+
+bench: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.run
 
 demo: $(STAMP)
 	$(BIN)/python pipelines/demo.py --demo_runner=$(RUNNER)

@@ -1,22 +1,19 @@
 """What the codecs cost, as ratios within one run: CPU time, all refusals on.
 
-    python tests/benchmarks/codecs.py
-
 Each function returns one figure with what is behind it. The row has ten columns of
 mixed types; the limit of each figure is the least that Python can do for it.
 """
 
-import dataclasses
 import datetime
 import decimal
 import gc
-import json
 import random
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+from benchmarks.figures import Figure, Unequal
 
 from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
 from bqflink_beam.codec.batch_to_proto import BatchToProto
@@ -47,22 +44,6 @@ SCHEMA = TableSchema(
         ),
     )
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """One ratio: `limit_s` by `ours_s`, the CPU seconds of the best round for `rows` rows.
-
-    `equal` says whether the rows read back are those that went in.
-    """
-
-    name: str
-    ratio: float
-    rows: int
-    seconds: float
-    limit_s: float
-    ours_s: float
-    equal: bool
 
 
 def make_rows(count: int) -> list[dict[str, Any]]:
@@ -154,12 +135,12 @@ def batch_to_proto_vs_dicts() -> Figure:
 
 def wide_row_vs_narrow() -> Figure:
     """A row of 10 columns, times 100, against a row of 1,000: at least 1/1.1."""
-    narrow, wide = _integers(10), _integers(1_000)
+    narrow, wide = _Integers(10), _Integers(1_000)
     return _figure(
         "wide_row_vs_narrow",
-        lambda: [narrow() for _ in range(10_000)],
-        lambda: [wide() for _ in range(100)],
-        True,
+        lambda: [narrow.encode() for _ in range(10_000)],
+        lambda: [wide.encode() for _ in range(100)],
+        narrow.comes_back() and wide.comes_back(),
         rows=100,
     )
 
@@ -173,11 +154,21 @@ ALL: tuple[Callable[[], Figure], ...] = (
 )
 
 
-def _integers(columns: int) -> Callable[[], bytes]:
-    names = [f"c{index}" for index in range(columns)]
-    encoder = RowEncoder(TableSchema(tuple(Field(name=name, type="INT64") for name in names)))
-    row = dict(zip(names, range(columns), strict=True))
-    return lambda: encoder.encode(row)
+class _Integers:
+    """One row of so many INT64 columns, and its encoder."""
+
+    def __init__(self, columns: int) -> None:
+        names = [f"c{index}" for index in range(columns)]
+        self._schema = TableSchema(tuple(Field(name=name, type="INT64") for name in names))
+        self._encoder = RowEncoder(self._schema)
+        self._row = dict(zip(names, range(columns), strict=True))
+
+    def encode(self) -> bytes:
+        return self._encoder.encode(self._row)
+
+    def comes_back(self) -> bool:
+        decoder = RowDecoder(self._schema, self._encoder.descriptor)
+        return decoder.decode(self.encode()) == self._row
 
 
 def _ready(row: dict[str, Any]) -> dict[str, Any]:
@@ -199,12 +190,22 @@ def _figure(
     *,
     rows: int = ROWS,
 ) -> Figure:
-    """Runs both in turn, so that a slower moment of the machine meets both."""
+    """Runs both in turn, so that a slower moment of the machine meets both; the best of each counts."""
+    if not equal:
+        raise Unequal(f"{name}: the rows decoded are not those encoded")
     start = time.perf_counter()
     rounds = [(_cpu_s(limit), _cpu_s(ours)) for _ in range(_ROUNDS)]
-    limit_s, ours_s = (min(each[side] for each in rounds) for side in (0, 1))
     seconds = time.perf_counter() - start
-    return Figure(name, limit_s / ours_s, rows, seconds, limit_s, ours_s, equal)
+    limit_s, ours_s = (min(each[side] for each in rounds) for side in (0, 1))
+    ratios = [each[0] / each[1] for each in rounds]
+    return Figure(
+        key=name,
+        value=limit_s / ours_s,
+        rows=rows,
+        seconds=seconds,
+        cpu_s=ours_s,
+        spread=(max(ratios) - min(ratios)) / (limit_s / ours_s),
+    )
 
 
 def _cpu_s(work: Callable[[], Any]) -> float:
@@ -214,6 +215,5 @@ def _cpu_s(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-if __name__ == "__main__":
-    for measure in ALL:
-        print(json.dumps(dataclasses.asdict(measure())))
+def figures() -> list[Figure]:
+    return [measure() for measure in ALL]
