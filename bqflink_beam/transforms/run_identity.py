@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import (
 
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.transforms.pipeline_check import check_pipeline
+from bqflink_beam.transforms.rebuilt import rebuild_as
 from bqflink_beam.write.manifest import RunIdentity
 
 _MINTED: "weakref.WeakKeyDictionary[object, RunIdentity]" = weakref.WeakKeyDictionary()
@@ -59,16 +60,27 @@ class RunIdentityParDo(beam.ParDo):
     """A ParDo whose DoFn learns, while it is translated, which run it belongs to.
 
     The DoFn has a plain attribute `identity`, and `run_id` with the user's name or None.
-    The pipeline is whole by then, so it is also checked as a whole.
+    The pipeline is whole by then, so it is also checked as a whole. One that Beam has
+    rebuilt from its proto was checked before, and is a run of its own each time it runs.
     """
+
+    _pipeline: "weakref.ref[beam.Pipeline] | None" = None
 
     def expand(self, pcoll):
         self._pipeline = weakref.ref(pcoll.pipeline)
         return super().expand(pcoll)
 
     def to_runner_api_parameter(self, context, **kwargs):
-        pipeline = self._pipeline()
-        assert pipeline is not None, "a pipeline lives while it is translated"
-        check_pipeline(pipeline)
+        if self._pipeline is not None:
+            pipeline = self._pipeline()
+            assert pipeline is not None, "a pipeline lives while it is translated"
+            check_pipeline(pipeline)
         self.fn.identity = identity_for(context, self.fn.run_id)
         return super().to_runner_api_parameter(context, **kwargs)
+
+
+def _had_identity(fn, payload):
+    return hasattr(fn, "identity") and hasattr(fn, "run_id")
+
+
+rebuild_as(RunIdentityParDo, _had_identity)

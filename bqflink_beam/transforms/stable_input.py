@@ -8,9 +8,9 @@ pipeline proto has.
 
 import apache_beam as beam
 from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
 
 from bqflink_beam.errors import ConfigError
+from bqflink_beam.transforms.rebuilt import rebuild_as
 from bqflink_beam.write.preflight import RunnerKind
 
 # Local runners refuse the requirement and never restart; Dataflow does not take it, but its
@@ -55,23 +55,9 @@ class StableInputParDo(beam.ParDo):
         return urn, payload
 
 
-_rebuild_by_beam = beam.ParDo.from_runner_api_parameter
+def _was_stable(fn, payload):
+    # Beam's own way forgets it, and such a pipeline would commit too early without a word.
+    return payload.requires_stable_input
 
 
-def _rebuild(transform, payload, context):
-    """Makes a ParDo from its proto; Beam's own way forgets that the input must be stable.
-
-    Interactive pipelines, and whoever edits one through `Pipeline.from_runner_api`, would
-    commit too early without a word.
-    """
-    pardo = _rebuild_by_beam(transform, payload, context)
-    if not payload.requires_stable_input:
-        return pardo
-    stable = StableInputParDo(pardo.fn, *pardo.args, **pardo.kwargs)
-    stable.side_inputs = pardo.side_inputs
-    return stable
-
-
-beam.PTransform.register_urn(
-    common_urns.primitives.PAR_DO.urn, beam_runner_api_pb2.ParDoPayload, _rebuild
-)
+rebuild_as(StableInputParDo, _was_stable)

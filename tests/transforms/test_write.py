@@ -229,6 +229,17 @@ def test_running_a_pipeline_twice_writes_twice(server, table):
     assert multiset(server.visible_rows(table)) == multiset(ROWS + ROWS)
 
 
+def test_running_a_pipeline_rebuilt_from_its_proto_twice_writes_twice(server, table):
+    p = pipeline()
+    p | beam.Create(ROWS) | write(server)
+    rebuilt = beam.Pipeline.from_runner_api(p.to_runner_api(), p.runner, p.options)
+
+    rebuilt.run().wait_until_finish()
+    rebuilt.run().wait_until_finish()
+
+    assert multiset(server.visible_rows(table)) == multiset(ROWS + ROWS)
+
+
 def test_the_same_run_id_writes_once(server, table):
     for _ in range(2):
         with pipeline() as p:
