@@ -10,6 +10,7 @@ import bqflink_beam as bq
 from bqflink_beam.transforms import coders, write_unbounded
 from bqflink_beam.write.batching import RowBatch
 from bqflink_beam.write.position import FlushMark, Position
+from bqflink_beam.write.preflight import REQUIRED_FLINK_OPTIONS
 from tests.transforms.sources import Tap, replay
 
 CONNECTION = bq.Connection(
@@ -22,7 +23,10 @@ FIELDS = [{"name": "id", "type": "INT64"}]
 
 
 def proto_of(**options):
-    p = beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner", "--project=p"]))
+    flags = [option.flag for option in REQUIRED_FLINK_OPTIONS]
+    p = beam.Pipeline(
+        options=PipelineOptions(["--runner=FlinkRunner", "--job_endpoint=127.0.0.1:1", *flags])
+    )
     replay(p, dict, Tap("surface", 0)) | "Rows" >> bq.WriteToBigQueryStorage(
         "p.d.t",
         connection=CONNECTION,
@@ -40,7 +44,7 @@ def test_step_names_are_pinned():
         "Rows/ExactlyOnce/Shard",
         "Rows/ExactlyOnce/Append/ParDo(_AppendFn)",
         "Rows/ExactlyOnce/FreezeFlushes/ReshufflePerKey/GroupByKey",
-        "Rows/ExactlyOnce/Flush/ParDo(_FlushFn)",
+        "Rows/ExactlyOnce/Flush/StableInputParDo(_FlushFn)",
     }
 
 

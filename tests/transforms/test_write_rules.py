@@ -140,7 +140,17 @@ def test_a_missing_table_among_many_costs_its_rows_only(server, way):
     # Two tables whose names differ in case only are two tables.
     assert by_id(server, "p.d.t") == ROWS[0::3]
     assert by_id(server, "p.d.T") == ROWS[1::3]
-    assert server.counters["tables.get"] < 40
+
+
+def test_a_missing_table_is_asked_for_once_in_a_bundle_and_not_once_a_row(server):
+    with pipeline() as p:
+        (
+            p
+            | beam.Create([{"id": 2}] * 300)
+            | write(server, to_three_tables, method=bq.AtLeastOnce(), on_failed_row="output")
+        )
+
+    assert server.counters["tables.get"] < 30
 
 
 def test_a_table_that_may_not_be_written_to_costs_its_rows_only(server, way):

@@ -3,6 +3,8 @@
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import SlidingWindows
 
@@ -10,6 +12,7 @@ import bqflink_beam as bq
 from bqflink_beam import testing
 from bqflink_beam.emulator import values
 from bqflink_beam.transforms.failed import FailedRow
+from bqflink_beam.write.preflight import REQUIRED_FLINK_OPTIONS
 from tests.transforms.sources import Tap, replay
 
 FIELDS = [{"name": "id", "type": "INT64"}]
@@ -118,6 +121,38 @@ def test_no_secret_is_in_the_pipeline_that_runners_store(source, method, credent
 
     assert b"_AppendFn" in stored or b"_StageFn" in stored or b"_AppendToDefaultFn" in stored
     assert SECRET.encode() not in stored
+
+
+def steps_with_stable_input(p):
+    found = set()
+    for step in p.to_runner_api().components.transforms.values():
+        if step.spec.urn == common_urns.primitives.PAR_DO.urn:
+            payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
+            if payload.requires_stable_input:
+                found.add(step.unique_name)
+    return found
+
+
+def on_flink(source):
+    flags = [option.flag for option in REQUIRED_FLINK_OPTIONS]
+    p = beam.Pipeline(
+        options=PipelineOptions(["--runner=FlinkRunner", "--job_endpoint=127.0.0.1:1", *flags])
+    )
+    source(p) | "Rows" >> write(method=ONCE)
+    return p
+
+
+def test_on_flink_the_flush_and_nothing_else_waits_for_its_checkpoint():
+    assert steps_with_stable_input(on_flink(unbounded)) == {
+        "Rows/ExactlyOnce/Flush/StableInputParDo(_FlushFn)"
+    }
+
+
+def test_local_runners_that_refuse_stable_input_are_not_asked_for_it():
+    p = pipeline()
+    unbounded(p) | "Rows" >> write(method=ONCE)
+
+    assert steps_with_stable_input(p) == set()
 
 
 @pytest.mark.parametrize(
