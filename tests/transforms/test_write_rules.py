@@ -302,6 +302,21 @@ def test_the_users_rows_are_not_changed(server, way):
     assert by_id(server) == [{"id": 1, "name": None}, {"id": 2, "name": None}]
 
 
+def test_each_table_takes_rows_by_its_own_schema(server, way):
+    server.create_table(
+        "p.d.T", [{"name": "NAME", "type": "STRING"}, {"name": "ID", "type": "FLOAT64"}]
+    )
+
+    with pipeline() as p:
+        source(p, ROWS, way) | write(
+            server, _Names(dict.fromkeys(range(20, 40), "p.d.T")), method=METHODS[way]
+        )
+
+    assert by_id(server) == ROWS[:20]
+    upper = [{"NAME": row["name"], "ID": float(row["id"])} for row in ROWS[20:]]
+    assert sorted(server.visible_rows("p.d.T"), key=lambda row: row["ID"]) == upper
+
+
 def test_rows_of_any_time_are_written(server, way):
     times = [MIN_TIMESTAMP, Timestamp(-1), Timestamp(0), MAX_TIMESTAMP]
 
