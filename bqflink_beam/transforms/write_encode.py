@@ -138,7 +138,7 @@ class _EncodeFn(beam.DoFn):
 
     def process(self, row, windowed=beam.DoFn.WindowedValueParam):
         self._last = windowed
-        timestamp = windowed.timestamp.micros
+        timestamp = windowed.timestamp_micros  # `timestamp` would make an object for each row
         table = None
         try:
             table = self._front.destination.of(row)
@@ -245,7 +245,7 @@ def _mapping(row: Any) -> Mapping[str, Any]:
     Raises:
         RowError: it is none of these.
     """
-    if isinstance(row, Mapping):
+    if type(row) is dict or isinstance(row, Mapping):  # an ABC is slow to ask
         return row
     if isinstance(row, beam.Row) or hasattr(row, "_asdict"):
         return mapping_of(row)
