@@ -177,14 +177,18 @@ def test_without_dead_letters_a_missing_table_fails_the_job(server, way):
         source(p, ROWS, way) | write(server, to_three_tables, method=METHODS[way])
 
 
-def test_rows_that_bigquery_refuses_come_out_with_their_values(server, way):
+def test_rows_that_bigquery_refuses_come_out_with_their_values_and_times(server, way):
     with pipeline() as p:
-        result = source(p, ROWS, way) | write(server, method=METHODS[way], on_failed_row="output")
+        timed = source(p, ROWS, way) | beam.Map(lambda row: TimestampedValue(row, row["id"]))
+        result = timed | write(server, method=METHODS[way], on_failed_row="output")
         # The table changes after it was asked for: now it takes names of six characters.
         server.store.delete_table(bq.TableReference.parse(TABLE))
         server.create_table(TABLE, [FIELDS[0], {**FIELDS[1], "maxLength": "6"}])
-        failed = result.failed_rows | beam.Map(lambda each: (each.table, each.row, each.column))
-        assert_that(failed, equal_to([(TABLE, row, None) for row in ROWS[10:]]))
+        failed = result.failed_rows | beam.Map(
+            lambda each: (each.table, each.row, each.column, each.timestamp)
+        )
+        expected = [(TABLE, row, None, Timestamp(row["id"])) for row in ROWS[10:]]
+        assert_that(failed, equal_to(expected))
 
     assert by_id(server) == ROWS[:10]
 
