@@ -172,7 +172,10 @@ class ReadService:
             raise Refused("request failed: non-table entities cannot be read with the storage API")
         if not asked.table_modifiers.HasField("snapshot_time"):
             return table.snapshot(pseudo_columns=True)
-        at_s = asked.table_modifiers.snapshot_time.ToMicroseconds() / 1e6
+        try:
+            at_s = asked.table_modifiers.snapshot_time.ToMicroseconds() / 1e6
+        except ValueError as error:
+            raise Refused(f"request failed: Invalid snapshot time: {error}") from error
         if at_s > self._store.clock.now_s():
             raise Refused(f"request failed: Snapshot time {_stamp(at_s)} is in the future")
         return table.snapshot(at_s, pseudo_columns=True)

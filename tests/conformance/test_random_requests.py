@@ -302,3 +302,17 @@ def test_some_random_requests_are_answered(channel, names):
 @pytest.mark.long
 def test_10000_random_requests_are_answered(channel, names):
     run_many(channel, names, 10_000, derandomize=False)
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(0, -1), (0, 10**9), (2**62, 0), (-(2**62), 0)])
+def test_a_snapshot_time_that_is_no_time_is_invalid(channel, seconds, nanos):
+    request = types.CreateReadSessionRequest.pb()(parent="projects/p")
+    request.read_session.table = PATH
+    request.read_session.data_format = 2
+    request.read_session.table_modifiers.snapshot_time.seconds = seconds
+    request.read_session.table_modifiers.snapshot_time.nanos = nanos
+
+    with pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary(f"/{READ}/CreateReadSession")(request.SerializeToString(), timeout=20)
+
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
