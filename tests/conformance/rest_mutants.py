@@ -228,7 +228,7 @@ MUTANTS = [
         "pages overlap",
         "pages.py",
         "return list(items[start:stop]), token_of(stop)",
-        "return list(items[start:stop]), token_of(stop - 1)",
+        "return list(items[start : stop + 1]), token_of(stop)",
         "test_tables_are_listed_in_pages",
     ),
     _m(
