@@ -5,6 +5,7 @@ import dataclasses
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from bqflink_beam.errors import ConfigError
+from bqflink_beam.names import TableReference
 from bqflink_beam.service.connection import Connection
 from bqflink_beam.service.credentials import (
     Anonymous,
@@ -66,11 +67,17 @@ def connection_from(options: PipelineOptions) -> Connection:
     )
 
 
-def billed_to(connection: Connection, project: str | None) -> Connection:
-    """Returns a connection whose jobs somebody pays for: `project`, unless it says who."""
-    if connection.billing_project or not project:
+def billed_to(
+    connection: Connection, project: str | None, table: TableReference | None
+) -> Connection:
+    """Returns a connection whose sessions and jobs somebody pays for.
+
+    The connection may say who; else it is the pipeline's project, else the table's.
+    """
+    payer = project or (table.project if table else None)
+    if connection.billing_project or not payer:
         return connection
-    return dataclasses.replace(connection, billing_project=project)
+    return dataclasses.replace(connection, billing_project=payer)
 
 
 def default_project(options: PipelineOptions) -> str | None:

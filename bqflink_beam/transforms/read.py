@@ -19,7 +19,7 @@ from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import arrow_coder as _arrow_coder  # noqa: F401  registers it
 from bqflink_beam.transforms import read_coders as _read_coders  # noqa: F401  registers them
 from bqflink_beam.transforms.pipeline_check import check_pipeline, check_step
-from bqflink_beam.transforms.pipeline_options import connection_from, default_project
+from bqflink_beam.transforms.pipeline_options import billed_to, connection_from, default_project
 from bqflink_beam.transforms.read_bundle import SelfCheckpoint
 from bqflink_beam.transforms.read_fn import PlanReadFn, ReadStreamFn
 from bqflink_beam.transforms.run_identity import (
@@ -127,7 +127,9 @@ class ReadFromBigQueryStorage(beam.PTransform):
         pipeline = pbegin.pipeline
         project = default_project(pipeline.options)
         request = self._request(project)
-        connection = _billed(self.connection or connection_from(pipeline.options), project, request)
+        connection = billed_to(
+            self.connection or connection_from(pipeline.options), project, request.table
+        )
         saved = is_saved(pipeline.options) is not None
         if request.query is not None:
             refuse_saved_pipeline(
@@ -185,14 +187,6 @@ class _ReadStreams(beam.ParDo):
         check_pipeline(self._pipeline)
         self.fn.checkpoint = self._limits if streams(self._pipeline) else None
         return super().to_runner_api_parameter(context, **kwargs)
-
-
-def _billed(connection: Connection, project: str | None, request: ReadRequest) -> Connection:
-    """Returns the connection with a project that pays: its own, the pipeline's, or the table's."""
-    if connection.billing_project is None:
-        owner = None if request.table is None else request.table.project
-        connection = dataclasses.replace(connection, billing_project=project or owner)
-    return connection
 
 
 def _ask(request: ReadRequest, connection: Connection) -> None:

@@ -127,7 +127,8 @@ class WriteToBigQueryStorage(beam.PTransform):
         destination = self._destination(project)
         connection = billed_to(
             self.connection or connection_from(options),
-            TableReference.parse(destination.table).project if destination.table else project,
+            project,
+            TableReference.parse(destination.table) if destination.table else None,
         )
         known = self._ask(connection, destination) if self.validate else _Known()
         step = self._step(rows, known.location)
