@@ -64,12 +64,13 @@ def test_thousand_reopenings_leave_no_thread_and_no_channel(storage, channels):
             appends.close()
 
     run(20)
-    before = _client_threads()
+    before, ours = _client_threads(), _append_threads()
     storage_rows = len(storage.streams[DEFAULT])
 
     run(1_000)
 
     assert len(storage.streams[DEFAULT]) == storage_rows + 1_000
+    assert len(_append_threads() - ours) <= 1
     assert _client_threads() <= before + _OTHERS_MAX
     assert len(channels._loads) == 1
     assert sum(channels._loads.values()) == 0
@@ -84,11 +85,12 @@ def test_thousand_idle_closes_of_one_connection_leave_no_thread(storage, channel
             assert connection.append(DEFAULT, DESCRIPTOR, [b"a"], None).result() is None
 
     run(20)
-    before = _client_threads()
+    before, ours = _client_threads(), _append_threads()
 
     run(1_000)
 
     assert len(storage.streams[DEFAULT]) == 1_020
+    assert len(_append_threads() - ours) <= 1
     assert _client_threads() <= before + _OTHERS_MAX
     assert sum(channels._loads.values()) <= 1
 
@@ -137,7 +139,12 @@ def test_more_calls_than_one_connection_takes_do_not_wait_for_each_other(storage
     assert len(channels._loads) == 3
 
 
-# A leak shows a thousandfold; what earlier tests have left behind may stir meanwhile.
+def _append_threads():
+    return {each for each in threading.enumerate() if each.name == "bqflink-append"}
+
+
+# gRPC's threads have no name to know them by. A leak of them shows a thousandfold; what
+# earlier tests have left behind may stir meanwhile.
 _OTHERS_MAX = 20
 
 
