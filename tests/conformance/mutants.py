@@ -241,7 +241,7 @@ MUTANTS = [
     _m("Avro DATETIME is a timestamp", "avrorows.py", '"DATETIME": {"type": "string", "logicalType": "datetime"}', '"DATETIME": {"type": "long", "logicalType": "timestamp-micros"}', "test_avro_types"),
     _m("Avro arrays are nullable", "avrorows.py", 'made["type"] = {"type": "array", "items": element}', 'made["type"] = ["null", {"type": "array", "items": element}]', "test_avro_modes_and_nesting"),
     # --- store and changes ---
-    _m("the partition time is lost", "read.py", "return table.snapshot(pseudo_columns=True)\n        at_s", "return table.snapshot()\n        at_s", "test_partition_time"),
+    _m("the partition time is lost", "read.py", "return table.snapshot(pseudo_columns=True)\n        try", "return table.snapshot()\n        try", "test_partition_time"),
     _m("an UPSERT only inserts", "cdc.py", "if (chunk := _without(stored, key, final)).num_rows", "if (chunk := stored).num_rows", "test_upsert_and_delete"),
     _m("a DELETE does nothing", "cdc.py", 'upserts = sorted(row for row in final.values() if kinds[row] == "UPSERT")', "upserts = sorted(final.values())", "test_upsert_and_delete test_deleted_key_stays_deleted"),
     _m("sequence numbers are ignored", "cdc.py", "if known is not None and sequence < known:", "if False:", "test_sequence_numbers"),
