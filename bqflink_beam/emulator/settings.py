@@ -21,8 +21,9 @@ class Settings:
         streams_min: read streams to make whatever the table's size, if rows suffice and
             the request allows; for tests of parallel reads on small tables.
         split_rows_min: a read stream with fewer rows left cannot be split.
-        idle_close_s: an AppendRows connection without a request for that long is closed;
-            None keeps it open.
+        idle_close_s: an AppendRows connection without a request for that long, by the
+            server's clock, is closed with ABORTED, as the service's are after 600 s; None
+            keeps it open.
         files_root: folder under which load and extract jobs may use ``file://``; None for none.
         gcs_endpoint: ``http://host:port`` of the Cloud Storage (emulator) behind ``gs://``, as
             STORAGE_EMULATOR_HOST has it; None for the server's own, at its REST endpoint.

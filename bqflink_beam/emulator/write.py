@@ -1,8 +1,5 @@
 """Storage Write v1: the gRPC methods."""
 
-import contextlib
-import queue
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +9,7 @@ from google.cloud.bigquery_storage_v1 import types as storage_types
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.append import AppendConnection, AppendRowsRequest, EndOfConnection
 from bqflink_beam.emulator.faults import Acting, Faults, Injected
+from bqflink_beam.emulator.idle import Patience
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.rpc import (
     RpcCall,
@@ -163,46 +161,16 @@ class WriteService:
     def append_rows(self, requests: Iterator[bytes], call: RpcCall) -> Iterator[bytes]:
         self._faults.count("AppendRows.connections")
         connection = AppendConnection(self._store, self.streams, self._settings)
-        for data in self._until_idle(requests):
+        patience = Patience(self._store.clock, self._settings.idle_close_s)
+        for data in patience.requests(requests):
             request = parse(AppendRowsRequest, data)
             name = connection.target_name(request)
             acting = self._faults.arrive(
                 "AppendRows", table=_table_name(name), stream=name, call=call
             )
-            yield self._answer(connection, request, len(data), name, acting)
-
-    def _until_idle(self, requests: Iterator[bytes]) -> Iterator[bytes]:
-        """Yields requests until none has come for as long as the settings allow.
-
-        Raises:
-            Refused: ABORTED, in the service's words.
-        """
-        idle_s = self._settings.idle_close_s
-        if idle_s is None:
-            yield from requests
-            return
-        # gRPC's iterator has no time-out, so another thread waits in it; it ends with the call.
-        waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-        def feed() -> None:
-            with contextlib.suppress(grpc.RpcError):
-                for data in requests:
-                    waiting.put(data)
-            waiting.put(None)
-
-        threading.Thread(target=feed, name="bigquery-append", daemon=True).start()
-        while True:
-            try:
-                data = waiting.get(timeout=idle_s)
-            except queue.Empty:
-                raise Refused(
-                    "Closing the stream because connection has been inactive for "
-                    f"{idle_s:g} seconds.",
-                    code="ABORTED",
-                ) from None
-            if data is None:
-                return
-            yield data
+            answer = self._answer(connection, request, len(data), name, acting)
+            patience.heard()
+            yield answer
 
     def _answer(
         self, connection: AppendConnection, request: Any, size: int, name: str, acting: Acting
