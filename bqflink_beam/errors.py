@@ -4,6 +4,7 @@ The class says what the caller may do about it.
 
 * BqflinkError
   x ConfigError (ValueError)        fix: the caller's mistake, raised while the pipeline is built where possible
+    + UnfitTableError               the table takes no rows at all from us: a view, a type that is not known
   x RowError (ValueError)           drop: one row cannot be written; goes to the failed-rows output
   x ServiceError                    BigQuery said no, or said nothing
     + TransientError                resend: nothing was applied
@@ -63,6 +64,10 @@ class BqflinkError(Exception):
 
 class ConfigError(BqflinkError, ValueError):
     """The caller's mistake: an option, a name, a combination that cannot work."""
+
+
+class UnfitTableError(ConfigError):
+    """This one table is of a kind, or has a column of a type, that cannot be served."""
 
 
 class RowError(BqflinkError, ValueError):

@@ -168,7 +168,7 @@ def from_rpc(error: grpc.RpcError, call: Call) -> BqflinkError:
         if code == "UNAVAILABLE" and pattern.search(details):
             return ConfigError(f"{call.what} at {call.endpoint}: {advice}", table=call.table)
     if CREDENTIALS_REFUSED in details:
-        return _made(AccessDeniedError, text, call, code, None)
+        return _made(AccessDeniedError, text, call, "UNAUTHENTICATED", None)
     if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and never_sent(error):
         advice = "" if CREDENTIALS_UNAVAILABLE in details else " (is the endpoint right, and up?)"
         return _made(TransientError, text + advice, call, code, None)

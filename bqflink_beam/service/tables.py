@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
-from bqflink_beam.errors import ConflictError, NotFoundError
+from bqflink_beam.errors import ConfigError, ConflictError, NotFoundError, UnfitTableError
 from bqflink_beam.names import TableReference
 from bqflink_beam.retry import DEFAULT_BACKOFF, Backoff
 from bqflink_beam.schema import json as schema_json
@@ -39,9 +39,13 @@ class RestTables:
             resource = self._request("GET", _path(table), f"get table {table}", table)
         except NotFoundError:
             return None
+        try:
+            schema = schema_json.from_json(resource.get("schema", {}).get("fields", []))
+        except ConfigError as error:
+            raise UnfitTableError(error.message, table=str(table), column=error.column) from error
         return Table(
             reference=table,
-            schema=schema_json.from_json(resource.get("schema", {}).get("fields", [])),
+            schema=schema,
             kind=resource.get("type", "TABLE"),
             location=resource.get("location", ""),
             etag=resource.get("etag", ""),

@@ -10,7 +10,14 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from bqflink_beam.codec.proto import RowEncoder
-from bqflink_beam.errors import BqflinkError, ConfigError, PermanentError, RowError, shorten
+from bqflink_beam.errors import (
+    BqflinkError,
+    ConfigError,
+    PermanentError,
+    RowError,
+    UnfitTableError,
+    shorten,
+)
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema import json as schema_json
 from bqflink_beam.service.connection import Connection
@@ -19,7 +26,7 @@ from bqflink_beam.transforms.failed import FailedRow, row_error
 from bqflink_beam.transforms.rows import mapping_of
 from bqflink_beam.write.batching import BatchBuilder, RowBatch
 from bqflink_beam.write.options import CreateTable
-from bqflink_beam.write.tables import schema_for
+from bqflink_beam.write.tables import is_about_one_table, schema_for
 
 # Rows kept back while a bundle lasts, over all its tables.
 _HELD_BYTES_MAX = 64_000_000
@@ -148,7 +155,7 @@ class _EncodeFn(beam.DoFn):
             yield self._fail(row, table, error, windowed)
             return
         except (ConfigError, PermanentError) as error:
-            if not self._front.forgives_tables:
+            if not (self._front.forgives_tables and is_about_one_table(error)):
                 raise
             yield self._fail(row, table, error, windowed)
             return
@@ -196,7 +203,7 @@ class _EncodeFn(beam.DoFn):
             # Thousands of tables, one for each customer and day, mostly have one schema.
             known = self._encoders.get(schema)
             if known is None:
-                known = self._encoders[schema] = (RowEncoder(schema_json.loads(schema)), schema)
+                known = self._encoders[schema] = (_encoder(table, schema), schema)
         except (ConfigError, PermanentError) as error:
             self._refused[table] = error
             raise
@@ -220,6 +227,13 @@ class _EncodeFn(beam.DoFn):
             raise row_error(failed) from error
         self._failed.inc()
         return beam.pvalue.TaggedOutput(FAILED, _in_one_window(failed, windowed))
+
+
+def _encoder(table: str, schema: bytes) -> RowEncoder:
+    try:
+        return RowEncoder(schema_json.loads(schema))
+    except ConfigError as error:
+        raise UnfitTableError(error.message, table=table, column=error.column) from error
 
 
 class _OneWindow(tuple):

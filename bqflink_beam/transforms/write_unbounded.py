@@ -28,7 +28,7 @@ from bqflink_beam.write.flush import LostStream, flush_all, lost_error
 from bqflink_beam.write.options import ExactlyOnce
 from bqflink_beam.write.position import FlushMark
 from bqflink_beam.write.sift import RejectedRow
-from bqflink_beam.write.tables import prepare
+from bqflink_beam.write.tables import is_about_one_table, prepare
 
 LOST = "lost"
 _MARKS = "marks"
@@ -123,7 +123,7 @@ class _AppendFn(beam.DoFn):
         try:
             result = self._writer.append(position.read(), batch)
         except PermanentError as error:
-            if not self._front.forgives_tables:
+            if not (self._front.forgives_tables and is_about_one_table(error)):
                 raise
             rejected = [
                 RejectedRow(batch, index, error.message) for index in range(len(batch.rows))

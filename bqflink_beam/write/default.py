@@ -8,6 +8,7 @@ from bqflink_beam.names import TableReference
 from bqflink_beam.service.base import AppendTicket
 from bqflink_beam.write.batching import RowBatch, fitting
 from bqflink_beam.write.sift import REFUSALS, RejectedRow, answer, sift
+from bqflink_beam.write.tables import is_about_one_table
 
 _WAITING_MAX = 64
 
@@ -113,7 +114,7 @@ class DefaultWriter:
             self._prepared.add(table)
 
     def _reject_all(self, batch: RowBatch, indexes: Sequence[int], error: PermanentError) -> None:
-        if not self._forgives_tables:
+        if not (self._forgives_tables and is_about_one_table(error)):
             raise error
         self._rejected += [RejectedRow(batch, index, error.message) for index in indexes]
 

@@ -10,6 +10,7 @@ from bqflink_beam.service.base import AppendConnection, StreamKind, WriteService
 from bqflink_beam.write.appender import StreamAppender
 from bqflink_beam.write.batching import RowBatch
 from bqflink_beam.write.sift import RejectedRow
+from bqflink_beam.write.tables import is_about_one_table
 
 _FORMAT_VERSION = 1
 # Each open connection costs two threads; a bundle may have thousands of tables.
@@ -148,7 +149,7 @@ class PendingWriter:
             self._prepare_table(table)
             stream = self._write.create_stream(table, StreamKind.PENDING).name
         except PermanentError as error:
-            if not self._forgives_tables:
+            if not (self._forgives_tables and is_about_one_table(error)):
                 raise
             self._refused[name] = error
             return error

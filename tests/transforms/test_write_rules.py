@@ -170,6 +170,42 @@ def test_a_table_that_may_not_be_written_to_costs_its_rows_only(server, way):
     assert by_id(server, "p.d.t") + by_id(server, "p.d.T") == ROWS[0::3] + ROWS[1::3]
 
 
+def test_credentials_that_are_refused_fail_the_job_and_make_no_failed_rows(server, way):
+    method = "GetWriteStream" if way == "at least once" else "CreateWriteStream"
+    server.faults.add(Fault(method=method, code="UNAUTHENTICATED", times=None))
+
+    with pytest.raises(bq.BqflinkError, match="UNAUTHENTICATED"), pipeline() as p:
+        source(p, ROWS, way) | write(
+            server, _Names({}), method=METHODS[way], on_failed_row="output"
+        )
+
+
+def test_a_worker_without_credentials_fails_the_job_and_makes_no_failed_rows(way, monkeypatch):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+    nobody = bq.Connection(rest_endpoint="https://127.0.0.1:1", storage_endpoint="127.0.0.1:1")
+
+    refused = pytest.raises(bq.ConfigError, match="no application default credentials")
+    with refused, pipeline() as p:
+        source(p, ROWS, way) | bq.WriteToBigQueryStorage(
+            _Names({}), connection=nobody, method=METHODS[way], on_failed_row="output"
+        )
+
+
+def test_a_view_among_many_tables_costs_its_rows_only(server, way):
+    view = {"view": {"query": "SELECT id, name FROM d.t", "useLegacySql": False}}
+    client = server.connection.open()
+    client.tables.create(bq.TableReference.parse("p.d.view"), view)
+    client.close()
+
+    with pipeline() as p:
+        result = source(p, ROWS, way) | write(
+            server, _Names({7: "p.d.view"}), method=METHODS[way], on_failed_row="output"
+        )
+        assert_that(result.failed_rows | beam.Map(lambda each: each.row), equal_to([ROWS[7]]))
+
+    assert by_id(server) == ROWS[:7] + ROWS[8:]
+
+
 def test_without_dead_letters_a_missing_table_fails_the_job(server, way):
     server.create_table("p.d.T", FIELDS)
 
