@@ -34,6 +34,11 @@ def main() -> None:
 @click.option("--storage-port", default=9060, show_default=True, help="Port of the Storage API.")
 @click.option("--admin-port", type=int, help="Port of faults, counters and the console.")
 @click.option("--tls-port", type=int, help="Port of REST and gRPC over TLS, told apart by ALPN.")
+@click.option(
+    "--tls-name",
+    multiple=True,
+    help="Another host that the TLS certificate is for; may be repeated.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--data-dir",
@@ -62,6 +67,7 @@ def emulator(
     storage_port: int,
     admin_port: int | None,
     tls_port: int | None,
+    tls_name: tuple[str, ...],
     host: str,
     data_dir: pathlib.Path | None,
     files_root: pathlib.Path | None,
@@ -78,6 +84,7 @@ def emulator(
         storage_port=storage_port,
         admin_port=admin_port,
         tls_port=tls_port,
+        tls_names=tls_name,
         data_dir=data_dir,
         settings=Settings(
             files_root=files_root, gcs_endpoint=gcs_endpoint, validation=validation == "on"

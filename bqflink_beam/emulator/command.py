@@ -5,6 +5,7 @@ import pathlib
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 
 from bqflink_beam.clock import SYSTEM_CLOCK
@@ -21,6 +22,7 @@ def serve(
     storage_port: int = 0,
     admin_port: int | None = None,
     tls_port: int | None = None,
+    tls_names: Sequence[str] = (),
     data_dir: pathlib.Path | None = None,
     settings: Settings | None = None,
 ) -> None:
@@ -34,6 +36,7 @@ def serve(
         storage_port: of gRPC; 0 for any.
         admin_port: of the admin API (faults, counters, clock); None for no such API.
         tls_port: of REST and gRPC over TLS; None for no TLS.
+        tls_names: more hosts that the certificate is for.
         data_dir: folder that keeps everything over restarts; None for memory only.
         settings: its limits.
 
@@ -55,6 +58,7 @@ def serve(
         storage_port=storage_port,
         admin_port=admin_port,
         tls_port=tls_port,
+        tls_names=tls_names,
         data_dir=data_dir,
     )
     try:

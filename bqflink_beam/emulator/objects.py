@@ -265,8 +265,8 @@ class _Api:
                     request,
                     bytearray(),
                 )
-            host, path = request.headers.get("host", ""), urllib.parse.quote(request.path["bucket"])
-            where = f"http://{host}/upload/storage/v1/b/{path}/o?upload_id={upload_id}"
+            path = urllib.parse.quote(request.path["bucket"])
+            where = f"{request.origin}/upload/storage/v1/b/{path}/o?upload_id={upload_id}"
             return Response({}, headers={"Location": where, "X-GUploader-UploadID": upload_id})
         resource = {"contentType": request.headers.get("content-type")}
         return self._store(request, resource, request.body)
@@ -279,6 +279,8 @@ class _Api:
             _, resource, first, data = self._uploads[upload_id]
             start, total = content_range(request.headers, len(request.body))
             if start is not None:
+                if start > len(data):
+                    raise invalid(f"Upload piece at {start} leaves a gap after {len(data)}")
                 data[start:] = request.body
             if total is None or len(data) < total:
                 headers = {"Range": f"bytes=0-{len(data) - 1}"} if data else {}

@@ -26,6 +26,7 @@ from bqflink_beam.emulator.shapes import check_shape
 _LOG = logging.getLogger(__name__)
 _PREFIXES = ("/bigquery/v2", "/upload/bigquery/v2", "/resumable/upload/bigquery/v2")
 _POLL_S = 0.2
+LOOPBACK = "127.0.0.1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,12 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     uploading: bool = False
+    scheme: str = "http"
+
+    @property
+    def origin(self) -> str:
+        """The URL of this server as the caller knows it, for URLs in answers."""
+        return f"{self.scheme}://{self.headers.get('host', '')}"
 
     def json(self) -> dict[str, Any]:
         """Returns the body as a JSON object, {} if there is none.
@@ -89,15 +96,26 @@ class Route:
 
 
 class RestServer:
-    """A running server. `port` is where it listens."""
+    """A running server. `port` is where it listens.
 
-    def __init__(self, routes: list[Route], faults: Faults, host: str, port: int) -> None:
-        self._server = _HttpServer((host, port), routes, faults)
+    Args:
+        scheme: of the URLs by which clients reach it: https where TLS ends in front of it.
+    """
+
+    def __init__(
+        self, routes: list[Route], faults: Faults, host: str, port: int, scheme: str = "http"
+    ) -> None:
+        server_class = _HttpServer6 if ":" in host else _HttpServer
+        self._server = server_class((host, port), routes, faults, scheme)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="bigquery-rest", daemon=True
         )
         self._thread.start()
+
+    def behind_tls(self) -> "RestServer":
+        """Starts a second port of the same methods, on loopback, for what arrives through TLS."""
+        return RestServer(self._server.routes, self._server.faults, LOOPBACK, 0, "https")
 
     def stop(self) -> None:
         """Breaks all connections and closes the port; returns when no thread is left."""
@@ -133,9 +151,12 @@ class _HttpServer(http.server.ThreadingHTTPServer):
     block_on_close = True
     request_queue_size = 256
 
-    def __init__(self, address: tuple[str, int], routes: list[Route], faults: Faults) -> None:
+    def __init__(
+        self, address: tuple[str, int], routes: list[Route], faults: Faults, scheme: str
+    ) -> None:
         self.routes = routes
         self.faults = faults
+        self.scheme = scheme
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__(address, _HttpHandler)
@@ -157,6 +178,10 @@ class _HttpServer(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _LOG.debug("connection of %s broke", client_address, exc_info=True)
+
+
+class _HttpServer6(_HttpServer):
+    address_family = socket.AF_INET6
 
 
 class _Cut(Exception):
@@ -203,7 +228,9 @@ class _HttpHandler(http.server.BaseHTTPRequestHandler):
             if parts is not None:
                 parameters = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
                 headers = {key.lower(): value for key, value in self.headers.items()}
-                request = Request(verb, parts, parameters, headers, body, uploading)
+                request = Request(
+                    verb, parts, parameters, headers, body, uploading, self.server.scheme
+                )
                 return self._call(route, request)
         raise Refused(f"Not found: {self.command} {url.path}", code="NOT_FOUND")
 

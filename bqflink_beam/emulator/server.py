@@ -16,7 +16,7 @@ from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.journal import FileJournal
 from bqflink_beam.emulator.objects import Objects
 from bqflink_beam.emulator.read import ReadService
-from bqflink_beam.emulator.rest import RestServer
+from bqflink_beam.emulator.rest import LOOPBACK, RestServer
 from bqflink_beam.emulator.routes import make_jobs, serve
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Store, StoredTable
@@ -28,6 +28,8 @@ from bqflink_beam.schema.model import Field, TableSchema
 # One thread for each open call. They start when needed, and an idle call costs only its stack;
 # fewer than there are calls, and a unary call would wait for a writer to hang up.
 _THREADS_MAX = 2048
+# By what name of the certificate a client on this machine reaches an address.
+_LOCAL_NAMES = {"127.0.0.1": "localhost", "0.0.0.0": "localhost", "::": "[::1]"}
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -65,6 +67,8 @@ class EmulatorServer:
         storage_port: port of gRPC, 0 for any.
         admin_port: port of the admin API, 0 for any; None for no such API.
         tls_port: port that serves REST and gRPC over TLS, 0 for any; None for no TLS.
+        tls_names: hosts that its certificate is for besides ``localhost`` and `host`, for
+            clients that come through a name of their own; ``*.googleapis.com`` is one.
         data_dir: folder that keeps everything, over kills too; None for memory only.
 
     Raises:
@@ -81,6 +85,7 @@ class EmulatorServer:
         storage_port: int = 0,
         admin_port: int | None = None,
         tls_port: int | None = None,
+        tls_names: Sequence[str] = (),
         data_dir: pathlib.Path | str | None = None,
     ) -> None:
         self.settings = settings or Settings()
@@ -99,8 +104,10 @@ class EmulatorServer:
         self._admin_port = admin_port
         self._admin: AdminServer | None = None
         self._tls_port = tls_port
+        self._tls_names = tuple(tls_names)
         self._tls: TlsFront | None = None
         self._rest: RestServer | None = None
+        self._rest_behind_tls: RestServer | None = None
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         self._grpc: grpc.Server | None = None
 
@@ -120,7 +127,7 @@ class EmulatorServer:
             self._rest_port = self._rest.port
             self.jobs.resume()
             if self._tls_port is not None:
-                self._start_tls(self._tls_port)
+                self._start_tls(self._tls_port, self._rest)
             if self._admin_port is not None:
                 self._admin = AdminServer(self, self._admin_port)
                 self._admin.start()
@@ -137,6 +144,9 @@ class EmulatorServer:
         if self._tls is not None:
             self._tls.stop()
             self._tls = None
+        if self._rest_behind_tls is not None:
+            self._rest_behind_tls.stop()
+            self._rest_behind_tls = None
         if self._rest is not None:
             self._rest.stop()
             self._rest = None
@@ -162,8 +172,15 @@ class EmulatorServer:
         server.start()
         self._grpc = server
 
-    def _start_tls(self, port: int) -> None:
-        front = TlsFront(self._host, port, rest_port=self._rest_port, grpc_port=self._storage_port)
+    def _start_tls(self, port: int, rest: RestServer) -> None:
+        behind = self._rest_behind_tls = rest.behind_tls()
+        front = TlsFront(
+            self._host,
+            port,
+            rest=(LOOPBACK, behind.port),
+            grpc=(self._host, self._storage_port),
+            names=self._tls_names,
+        )
         front.start()
         self._tls = front
 
@@ -186,7 +203,9 @@ class EmulatorServer:
     @property
     def tls_endpoint(self) -> str | None:
         """``localhost:port`` of REST and gRPC over TLS, None if there is none."""
-        return f"localhost:{self._tls.port}" if self._tls is not None else None
+        if self._tls is None:
+            return None
+        return f"{_LOCAL_NAMES.get(self._host) or _in_url(self._host)}:{self._tls.port}"
 
     @property
     def ca_certificate(self) -> str | None:

@@ -1,8 +1,8 @@
 """TLS in front of the server: one port for REST and gRPC, told apart by ALPN.
 
 Google's clients speak TLS unless told otherwise, and some cannot be told. The
-certificate is made at start, for ``localhost`` and loopback addresses; clients trust
-it by its file. What comes in with ``h2`` goes to the gRPC port, all else to REST.
+certificate is made at start, for ``localhost``, loopback addresses and the one that is
+listened at; clients trust it by its file. What comes in with ``h2`` goes to the gRPC port, all else to REST.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import pathlib
 import ssl
 import tempfile
 import threading
+from collections.abc import Sequence
 
 from bqflink_beam.clock import SYSTEM_CLOCK
 
@@ -24,18 +25,30 @@ _VALID = datetime.timedelta(days=30)
 class TlsFront:
     """Takes TLS connections and passes what they carry on to the plaintext ports.
 
+    Args:
+        names: what clients may call this server besides ``localhost`` and `host`.
+        rest: host and port of what takes HTTP/1.1.
+        grpc: host and port of what takes HTTP/2.
+
     Attributes:
         ca_certificate: path of the certificate, in PEM; gone when the front stops.
     """
 
-    def __init__(self, host: str, port: int, *, rest_port: int, grpc_port: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        rest: tuple[str, int],
+        grpc: tuple[str, int],
+        names: Sequence[str] = (),
+    ) -> None:
         self._host = host
         self.port = port
-        self._backends = {"h2": grpc_port}
-        self._rest_port = rest_port
+        self._rest, self._grpc = rest, grpc
         self._folder = tempfile.TemporaryDirectory(prefix="bigquery-tls-")
         self.ca_certificate = pathlib.Path(self._folder.name) / "ca.pem"
-        self._context = _server_context(self.ca_certificate)
+        self._context = _server_context(self.ca_certificate, (host, *names))
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bigquery-tls")
@@ -83,10 +96,8 @@ class TlsFront:
         self._tasks.add(task)
         try:
             tls = writer.get_extra_info("ssl_object")
-            port = self._backends.get(tls.selected_alpn_protocol(), self._rest_port)
-            back_reader, back_writer = await asyncio.open_connection(
-                self._host, port, limit=_CHUNK_BYTES
-            )
+            host, port = self._grpc if tls.selected_alpn_protocol() == "h2" else self._rest
+            back_reader, back_writer = await asyncio.open_connection(host, port, limit=_CHUNK_BYTES)
             try:
                 await asyncio.gather(_pump(reader, back_writer), _pump(back_reader, writer))
             finally:
@@ -115,8 +126,8 @@ async def _abort(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _server_context(ca_certificate: pathlib.Path) -> ssl.SSLContext:
-    certificate, key = _self_signed()
+def _server_context(ca_certificate: pathlib.Path, names: Sequence[str]) -> ssl.SSLContext:
+    certificate, key = _self_signed(names)
     ca_certificate.write_bytes(certificate)
     key_path = ca_certificate.with_name("key.pem")
     with open(os.open(key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -129,8 +140,8 @@ def _server_context(ca_certificate: pathlib.Path) -> ssl.SSLContext:
     return context
 
 
-def _self_signed() -> tuple[bytes, bytes]:
-    """Returns a certificate for this machine alone and its key, both in PEM."""
+def _self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
+    """Returns a certificate for this machine, whatever it is called, and its key, in PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -139,13 +150,12 @@ def _self_signed() -> tuple[bytes, bytes]:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "embedded BigQuery")])
     # A certificate is checked against the clock of the machine, whatever the server's shows.
     now = datetime.datetime.fromtimestamp(SYSTEM_CLOCK.now_s(), datetime.timezone.utc)
-    alternatives = x509.SubjectAlternativeName(
-        [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-            x509.IPAddress(ipaddress.ip_address("::1")),
-        ]
-    )
+    alternatives: list[x509.GeneralName] = []
+    for each in dict.fromkeys(("localhost", "127.0.0.1", "::1", *names)):
+        try:
+            alternatives.append(x509.IPAddress(ipaddress.ip_address(each)))
+        except ValueError:
+            alternatives.append(x509.DNSName(each))
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -155,7 +165,7 @@ def _self_signed() -> tuple[bytes, bytes]:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + _VALID)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(alternatives, critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .sign(key, hashes.SHA256())
     )
     return (

@@ -34,9 +34,8 @@ class Uploads:
         upload_id = uuid.uuid4().hex
         with self._lock:
             self._open[upload_id] = (project, request.json(), bytearray())
-        host = request.headers.get("host", "")
         where = (
-            f"http://{host}/upload/bigquery/v2/projects/{project}/jobs"
+            f"{request.origin}/upload/bigquery/v2/projects/{project}/jobs"
             f"?uploadType=resumable&upload_id={upload_id}"
         )
         return Response({}, 200, {"Location": where, "X-GUploader-UploadID": upload_id})

@@ -14,6 +14,7 @@ import apache_beam as beam
 import grpc
 import pyarrow as pa
 import pytest
+import requests
 from apache_beam.internal.gcp import auth
 from apache_beam.io.gcp import bigquery as beam_bigquery
 from apache_beam.io.gcp.internal.clients import bigquery as beam_rest
@@ -411,6 +412,21 @@ def test_object_is_written_once_under_a_generation_precondition(bucket):
         bucket.blob("once").upload_from_string(b"second", if_generation_match=0)
 
     assert bucket.blob("once").download_as_bytes() == b"first"
+
+
+def test_piece_of_an_object_that_leaves_a_gap_is_refused(bucket, server):
+    begun = requests.post(
+        f"{server.rest_endpoint}/upload/storage/v1/b/own/o?uploadType=resumable&name=x", json={}
+    )
+    place = begun.headers["Location"]
+    requests.put(place, data=b"abc", headers={"Content-Range": "bytes 0-2/*"})
+
+    gap = requests.put(place, data=b"ghi", headers={"Content-Range": "bytes 6-8/9"})
+    whole = requests.put(place, data=b"defghi", headers={"Content-Range": "bytes 3-8/9"})
+
+    assert gap.status_code == 400
+    assert whole.status_code == 200
+    assert bucket.blob("x").download_as_bytes() == b"abcdefghi"
 
 
 def test_load_and_extract_use_objects(client, bucket):
