@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from bqflink_beam import retry
 from bqflink_beam.clock import Clock
 from bqflink_beam.errors import (
+    NotFoundError,
     OutcomeUnknownError,
     RunAlreadyCommittedError,
     StreamGoneError,
 )
 from bqflink_beam.names import TableReference
-from bqflink_beam.service.base import CommitAnswer, WriteService
+from bqflink_beam.service.base import CommitAnswer, StreamProblem, WriteService
 from bqflink_beam.write.manifest import Chunk, Manifest, RunIdentity, plan
 from bqflink_beam.write.pending import StagedStream
 from bqflink_beam.write.register import Register
@@ -96,12 +97,16 @@ def commit_chunk(write: WriteService, chunk: Chunk, clock: Clock) -> None:
     names = [stream.stream for stream in chunk.streams]
     rows = sum(stream.rows for stream in chunk.streams)
     _LOG.info("committing %d streams with %d rows to %s", len(names), rows, table)
-    answer = retry.call(
-        lambda: write.commit(table, names),
-        idempotent=True,
-        what=f"commit of {len(names)} streams to {table}",
-        clock=clock,
-    )
+    try:
+        answer = retry.call(
+            lambda: write.commit(table, names),
+            idempotent=True,
+            what=f"commit of {len(names)} streams to {table}",
+            clock=clock,
+        )
+    except NotFoundError as error:
+        # A table that was dropped took the streams with it, committed before or not.
+        answer = CommitAnswer(None, (StreamProblem("TABLE_NOT_FOUND", "", error.message),))
     if judge(answer, names) is Verdict.ASK and not all(_committed(write, name) for name in names):
         first = answer.problems[0] if answer.problems else None
         raise OutcomeUnknownError(
@@ -109,7 +114,7 @@ def commit_chunk(write: WriteService, chunk: Chunk, clock: Clock) -> None:
             f"committed: {first.kind + ' ' + first.message if first else 'no reason given'}. Compare the "
             "table with the input before running again under a new run id",
             table=chunk.table,
-            stream=first.stream if first else None,
+            stream=first.stream or None if first else None,
         )
     _LOG.info("committed %d rows to %s", rows, table)
 
@@ -117,7 +122,7 @@ def commit_chunk(write: WriteService, chunk: Chunk, clock: Clock) -> None:
 def _committed(write: WriteService, name: str) -> bool:
     try:
         return write.get_stream(name).commit_s is not None
-    except StreamGoneError:
+    except (StreamGoneError, NotFoundError):
         return False
 
 

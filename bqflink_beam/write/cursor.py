@@ -11,6 +11,7 @@ import enum
 from bqflink_beam.errors import (
     AlreadyWrittenError,
     BqflinkError,
+    NotFoundError,
     OffsetGapError,
     StreamFinalizedError,
     StreamGoneError,
@@ -24,7 +25,7 @@ class Answer(enum.Enum):
     ALREADY_WRITTEN = "the offset is taken, and this was the first send"
     ALREADY_WRITTEN_RESENT = "the offset is taken, and an earlier send had no answer"
     GAP = "the offset is beyond the end"
-    GONE = "no such stream"
+    GONE = "no such stream, or no such table any more"
     FINALIZED = "the stream takes no more rows"
     OTHER = "any other error"
 
@@ -67,7 +68,7 @@ def answer_of(error: BqflinkError | None) -> Answer:
         return Answer.ALREADY_WRITTEN_RESENT if error.resent else Answer.ALREADY_WRITTEN
     if isinstance(error, OffsetGapError):
         return Answer.GAP
-    if isinstance(error, StreamGoneError):
+    if isinstance(error, StreamGoneError | NotFoundError):
         return Answer.GONE
     if isinstance(error, StreamFinalizedError):
         return Answer.FINALIZED

@@ -4,7 +4,13 @@ import concurrent.futures
 import dataclasses
 from collections.abc import Mapping
 
-from bqflink_beam.errors import BqflinkError, StreamFinalizedError, StreamGoneError, StreamLostError
+from bqflink_beam.errors import (
+    BqflinkError,
+    NotFoundError,
+    StreamFinalizedError,
+    StreamGoneError,
+    StreamLostError,
+)
 from bqflink_beam.names import TableReference
 from bqflink_beam.service.base import WriteService
 
@@ -41,7 +47,7 @@ def flush_all(write: WriteService, stops: Mapping[str, int]) -> list[LostStream]
     for stream, future in futures.items():
         try:
             future.result()
-        except (StreamGoneError, StreamFinalizedError):
+        except (StreamGoneError, StreamFinalizedError, NotFoundError):
             lost.append(
                 LostStream(str(TableReference.from_path(stream)), stream, stops[stream] - 1)
             )

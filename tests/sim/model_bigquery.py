@@ -84,6 +84,8 @@ class ModelWrite:
     def __init__(self) -> None:
         self.streams: dict[str, ModelStream] = {}
         self.tables_missing: set[str] = set()
+        # What is said of a stream whose table is missing: BigQuery has a code for either.
+        self.gone_with_table: type[BqflinkError] = StreamGoneError
         self.refuse: Callable[[Sequence[bytes]], BqflinkError | None] = lambda rows: None
         self.lost_answers = 0
         self.commit_answers: list[BqflinkError | None] = []
@@ -116,6 +118,8 @@ class ModelWrite:
         return len(found.rows)
 
     def commit(self, table: TableReference, streams: Sequence[str]) -> CommitAnswer:
+        if str(table) in self.tables_missing:
+            raise NotFoundError("no such table", table=str(table))
         fault = self.commit_answers.pop(0) if self.commit_answers else None
         self.commits.append(tuple(streams))
         problems = []
@@ -172,4 +176,6 @@ class ModelWrite:
         try:
             return self.streams[name]
         except KeyError:
-            raise StreamGoneError("no such stream", stream=name) from None
+            missing = str(TableReference.from_path(name)) in self.tables_missing
+            kind = self.gone_with_table if missing else StreamGoneError
+            raise kind("no such stream", stream=name) from None

@@ -7,6 +7,7 @@ from bqflink_beam.errors import (
     NotFoundError,
     OffsetGapError,
     RowsRejectedError,
+    StreamGoneError,
 )
 from bqflink_beam.service.base import StreamKind
 from bqflink_beam.testing.clock import FakeClock
@@ -84,9 +85,11 @@ def test_a_missing_table_is_prepared_for_a_key_that_has_written_nothing(writer, 
     assert prepared == ["p.d.t"]
 
 
+@pytest.mark.parametrize("code", [StreamGoneError, NotFoundError])
 def test_a_table_dropped_under_a_position_is_an_error_and_is_not_made_again(
-    writer, model, prepared
+    writer, model, prepared, code
 ):
+    model.gone_with_table = code
     position = writer.append(None, batch(b"a")).position
     model.expire(position.stream)
     model.tables_missing.add("p.d.t")

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from bqflink_beam.errors import (
     BqflinkError,
     ConflictError,
+    NotFoundError,
     OutcomeUnknownError,
     RunAlreadyCommittedError,
+    StreamGoneError,
     TransientError,
 )
 from bqflink_beam.names import TableReference
@@ -174,6 +176,24 @@ def test_streams_that_are_gone_before_the_commit_are_not_called_success(model, j
 
     with pytest.raises(OutcomeUnknownError, match="STREAM_NOT_FOUND"):
         commit(model, jobs, staged)
+
+
+@pytest.mark.parametrize("code", [StreamGoneError, NotFoundError])
+def test_a_table_dropped_before_the_commit_is_not_called_success_and_the_error_says_so(
+    model, jobs, code
+):
+    model.gone_with_table = code
+    staged = stage(model, {"p.d.a": [[b"1"], [b"2"]]})
+    model.tables_missing.add("p.d.a")
+    model.streams.clear()
+
+    with pytest.raises(
+        OutcomeUnknownError, match=r"(?s)2 streams with 2 rows.*TABLE_NOT_FOUND"
+    ) as told:
+        commit(model, jobs, staged)
+
+    assert told.value.table == "p.d.a"
+    assert "new run id" in told.value.message
 
 
 def test_a_stream_that_is_gone_is_not_called_committed_when_all_others_are(model, jobs):

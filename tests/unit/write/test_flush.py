@@ -1,6 +1,6 @@
 import pytest
 
-from bqflink_beam.errors import StreamFinalizedError, TransientError
+from bqflink_beam.errors import NotFoundError, StreamFinalizedError, TransientError
 from bqflink_beam.names import TableReference
 from bqflink_beam.service.base import StreamKind
 from bqflink_beam.write.flush import LostStream, flush_all, lost_error
@@ -28,13 +28,16 @@ def test_every_stream_is_flushed_to_its_mark_and_no_further(model):
     assert model.visible_rows == [b"1", b"2", b"4"]
 
 
-@pytest.mark.parametrize("end", ["gone", "finalized"])
+@pytest.mark.parametrize("end", ["gone", "finalized", "table dropped"])
 def test_a_lost_stream_is_told_of_after_all_others_are_flushed(model, end):
     streams = [stream_of(model, b"%d" % index) for index in range(40)]
     if end == "gone":
         model.expire(streams[3])
+    elif end == "finalized":
+        model.flush = _refusing(model, StreamFinalizedError("finalized", stream=streams[3]))
     else:
-        model.flush = _refusing_finalized(model, streams[3])
+        # BigQuery has two codes for it: that of the stream, and TABLE_NOT_FOUND.
+        model.flush = _refusing(model, NotFoundError("no such table", stream=streams[3]))
 
     lost = flush_all(model, dict.fromkeys(streams, 1))
 
@@ -68,12 +71,12 @@ def test_the_error_of_lost_streams_says_which_rows_and_how_to_go_on(model):
     assert (error.table, error.stream) == ("p.d.t", "s1")
 
 
-def _refusing_finalized(model, finalized):
+def _refusing(model, error):
     flush = model.flush
 
     def refusing(stream, stop):
-        if stream == finalized:
-            raise StreamFinalizedError("finalized", stream=stream)
+        if stream == error.stream:
+            raise error
         flush(stream, stop)
 
     return refusing
