@@ -53,10 +53,13 @@ class RowEncoder:
             for index, class_ in enumerate(self._classes)
             for name in class_.DESCRIPTOR.fields_by_name
         }
-        # The class of a narrow row takes the columns itself.
-        make = self._classes[0] if len(self._classes) == 1 else dict
-        self._make = compile_encoder(_columns(self._fields, rounding), make)
-        self._serialize = self._classes[0].SerializeToString
+        columns = _columns(self._fields, rounding)
+        if len(self._classes) == 1:
+            # The class of a narrow row takes the columns itself.
+            class_ = self._classes[0]
+            self._encode = compile_encoder(columns, class_, class_.SerializeToString)
+        else:
+            self._encode = compile_encoder(columns, dict, self._encode_wide)
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Returns the row as a serialized message of `descriptor`.
@@ -66,10 +69,7 @@ class RowEncoder:
                 says where, what and why.
         """
         try:
-            made = self._make(row)
-            if len(self._classes) > 1:
-                return self._encode_wide(made)
-            return self._serialize(made)  # type: ignore[no-any-return]
+            return self._encode(row)  # type: ignore[no-any-return]
         except _FAILURES as error:
             rows.explain(self._fields, row, self._rounding)
             raise RowError(f"the row cannot be encoded: {error}") from error
@@ -126,12 +126,13 @@ def _columns(fields: tuple[Field, ...], rounding: str | None) -> list[Column]:
 
 def _column(field: Field, name: str, rounding: str | None) -> Column:
     exact, convert = _value_encoder(field, rounding)
+    limit = field.max_length or None
     if field.repeated:
-        return Column(field, name, exact, _list_encoder(exact, convert))
+        return Column(field, name, exact, _list_encoder(None if limit else exact, convert), limit)
     if field.type in ("NUMERIC", "BIGNUMERIC"):
         whole_max, scale_max = values.numeric_limits(field)
         return Column(field, name, exact, convert, text_max=min(whole_max, scale_max + 2))
-    return Column(field, name, exact, convert)
+    return Column(field, name, exact, convert, limit)
 
 
 def _list_encoder(exact: type | None, convert: values.Convert) -> values.Convert:
@@ -150,13 +151,13 @@ def _not_null(item: Any) -> Any:
 
 
 def _value_encoder(field: Field, rounding: str | None) -> tuple[type | None, Callable[[Any], Any]]:
-    """Returns the type that protobuf itself checks in full, and the function for all else."""
+    """Returns the type whose values protobuf checks, if any, and the function for all else."""
     if field.type == "STRUCT":
         return None, compile_encoder(_columns(field.fields, rounding), dict)
     read = values.converter(field, rounding)
     if field.type == "RANGE":
         return None, _range_encoder(field.range_element_type or "", read)
-    if field.type in _EXACT and not field.max_length:
+    if field.type in _EXACT:
         return _EXACT[field.type], read
     if field.type == "TIMESTAMP" and field.timestamp_precision == 12:
         return None, read

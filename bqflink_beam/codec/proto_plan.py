@@ -18,7 +18,7 @@ a call only for a value that needs more. What it does for two columns::
             v1 = v1.toordinal() - 719163
         elif v1 is not None:
             v1 = c1(v1)
-        return make(id=v0, day=v1)
+        return finish(make(id=v0, day=v1))
 
 Any error means that the row is refused; `rows.explain` says why.
 """
@@ -37,25 +37,32 @@ from bqflink_beam.schema.model import Field
 class Column(NamedTuple):
     """How one field is encoded; made by `codec.proto`, read by `compile_encoder`.
 
-    `exact` is the Python type protobuf itself checks in full, if any. `convert` takes
-    any other value (for REPEATED: the whole list). `text_max` is the length up to
-    which any plain decimal text fits, for NUMERIC.
+    `exact` is the Python type protobuf itself checks in full, if any, but for `length_max`,
+    the column's own limit. `convert` takes any other value (for REPEATED: the whole list).
+    `text_max` is the length up to which any plain decimal text fits, for NUMERIC.
     """
 
     field: Field
     name: str
     exact: type | None
     convert: Callable[[Any], Any]
+    length_max: int | None = None
     text_max: int = 0
 
 
 def compile_encoder(
-    columns: Sequence[Column], make: Callable[..., Any]
+    columns: Sequence[Column],
+    make: Callable[..., Any],
+    finish: Callable[[Any], Any] | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Returns the function of a row that calls `make` with one argument for each column."""
+    """Returns the function of a row that calls `make` with one argument for each column.
+
+    What `make` returns goes through `finish`, if given, and is the function's result.
+    """
     complete = rows.Names([column.field for column in columns]).complete
     names: dict[str, Any] = {
         "make": make,
+        "finish": finish,
         "complete": complete,
         "date": datetime.date,
         "datetime": datetime.datetime,
@@ -81,9 +88,8 @@ def compile_encoder(
         lines += [f" {line}" for line in _check(column, f"v{index}", f"c{index}", f"t{index}")]
     values = {column.name: f"v{index}" for index, column in enumerate(columns)}
     # A display is faster than a call of `dict`, and keywords are than a display.
-    lines.append(
-        f" return {_display(values)}" if make is dict else f" return make({_call(values)})"
-    )
+    made = _display(values) if make is dict else f"make({_call(values)})"
+    lines.append(f" return {made}" if finish is None else f" return finish({made})")
     # The text holds nothing of the schema but reprs of names.
     exec("\n".join(lines), names)
     encode: Callable[[Mapping[str, Any]], Any] = names["encode"]
@@ -112,7 +118,7 @@ def _check_value(column: Column, value: str, convert: str, exact: str) -> list[s
         return [
             f"if type({value}) is list:",
             f" for item in {value}:",
-            f"  if type(item) is not {exact}:",
+            f"  if {_unfit(column, 'item', exact)}:",
             f"   {value} = {convert}({value})",
             "   break",
             *otherwise,
@@ -120,9 +126,8 @@ def _check_value(column: Column, value: str, convert: str, exact: str) -> list[s
     if column.field.repeated:
         return [f"if {value} is not None: {value} = {convert}({value})"]
     if column.exact is not None:
-        return [
-            f"if type({value}) is not {exact} and {value} is not None: {value} = {convert}({value})"
-        ]
+        unfit = _unfit(column, value, exact)
+        return [f"if {unfit} and {value} is not None: {value} = {convert}({value})"]
     if column.field.type == "DATE":
         return [f"if type({value}) is date: {value} = {value}.toordinal() - 719163", *otherwise]
     if column.text_max:
@@ -141,7 +146,22 @@ def _check_value(column: Column, value: str, convert: str, exact: str) -> list[s
             f" {value} = (since.days * 86400 + since.seconds) * 1000000 + since.microseconds",
             *otherwise,
         ]
+    if column.field.type == "DATETIME":
+        date = f"{value}.year << 26 | {value}.month << 22 | {value}.day << 17"
+        clock = f"{value}.hour << 12 | {value}.minute << 6 | {value}.second"
+        return [
+            f"if type({value}) is datetime and {value}.tzinfo is None:",
+            f" {value} = ({date} | {clock}) << 20 | {value}.microsecond",
+            *otherwise,
+        ]
     return [f"if {value} is not None: {value} = {convert}({value})"]
+
+
+def _unfit(column: Column, value: str, exact: str) -> str:
+    """Returns the condition that a value is not one that protobuf takes as it is."""
+    if column.length_max is None:
+        return f"type({value}) is not {exact}"
+    return f"(type({value}) is not {exact} or len({value}) > {column.length_max})"
 
 
 def _display(values: Mapping[str, str]) -> str:

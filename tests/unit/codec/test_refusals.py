@@ -431,6 +431,32 @@ def test_parameters_of_a_column_hold(codec, kind, facts, fits, too_much):
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("kind", "facts", "fits", "too_much"), PARAMETERS)
+def test_parameters_of_a_column_hold_for_the_items_of_its_array(codec, kind, facts, fits, too_much):
+    schema = column(kind, mode="REPEATED", **facts)
+
+    assert codec(schema, {"c": [fits, fits]}) == {"c": [fits, fits]}
+    assert codec(schema, {"c": (fits,)}) == {"c": [fits]}
+    for items in ([fits, too_much], (fits, too_much)):
+        assert refusal(codec, schema, {"c": items}).column == "c[1]"
+
+
+class Text(str):
+    """Longer or shorter than it says."""
+
+    def __len__(self):
+        return 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_length_of_a_text_is_that_of_what_is_written(codec):
+    schema = column("STRING", max_length=2)
+
+    assert codec(schema, {"c": Text("ab")}) == {"c": "ab"}
+    refusal(codec, schema, {"c": Text("abc")})
+
+
+@pytest.mark.parametrize("codec", CODECS)
 def test_digits_go_through_where_the_column_says_how_to_round(codec):
     schema = column("NUMERIC", precision=9, scale=5, rounding_mode="ROUND_HALF_EVEN")
 
