@@ -16,6 +16,7 @@ from bqflink_beam.service.recent import Recent
 from bqflink_beam.service.rest import Rest
 
 _REQUEST_S = 60.0
+_NEW_S = 60.0
 
 
 class RestTables:
@@ -39,6 +40,9 @@ class RestTables:
             resource = self._request("GET", _path(table), f"get table {table}", table)
         except NotFoundError:
             return None
+        if self._is_new(resource):
+            # Another worker has just made it, and the Storage API may not have heard of it.
+            self._recent.created(table.path)
         try:
             schema = schema_json.from_json(resource.get("schema", {}).get("fields", []))
         except ConfigError as error:
@@ -92,6 +96,11 @@ class RestTables:
         dataset = f"{table.project}.{table.dataset}"
         resource = self._request("GET", _dataset_path(table), f"get dataset {dataset}", table)
         return str(resource.get("location", ""))
+
+    def _is_new(self, resource: Mapping[str, Any]) -> bool:
+        created_ms = str(resource.get("creationTime", ""))
+        # Either clock may be ahead.
+        return created_ms.isdigit() and abs(self._clock.now_s() - int(created_ms) / 1000) < _NEW_S
 
     def _request(
         self,

@@ -191,6 +191,24 @@ def test_a_worker_without_credentials_fails_the_job_and_makes_no_failed_rows(way
         )
 
 
+def test_a_table_so_new_that_the_storage_api_denies_it_loses_no_rows_to_the_failed_ones(
+    server, way
+):
+    method = "GetWriteStream" if way == "at least once" else "CreateWriteStream"
+    denied = server.faults.add(
+        Fault(method=method, code="NOT_FOUND", storage_error="TABLE_NOT_FOUND", times=2)
+    )
+
+    with pipeline() as p:
+        result = source(p, ROWS, way) | write(
+            server, _Names({}), method=METHODS[way], on_failed_row="output"
+        )
+        assert_that(result.failed_rows, equal_to([]))
+
+    assert by_id(server) == ROWS
+    assert server.faults.hits(denied) == 2
+
+
 def test_a_view_among_many_tables_costs_its_rows_only(server, way):
     view = {"view": {"query": "SELECT id, name FROM d.t", "useLegacySql": False}}
     client = server.connection.open()

@@ -214,6 +214,20 @@ def test_table_is_read_with_its_schema(rest, tables):
     assert table.resource == resource
 
 
+@pytest.mark.parametrize(("age_s", "young"), [(5, True), (-5, True), (70, False), (None, False)])
+def test_table_that_another_worker_has_just_made_may_be_unknown_for_a_while(
+    rest, tables, recent, clock, age_s, young
+):
+    resource = {"tableReference": {}, "schema": {"fields": []}}
+    if age_s is not None:
+        resource["creationTime"] = str(round((clock.now_s() - age_s) * 1000))
+    rest.script.append((200, resource))
+
+    tables.get(_TABLE)
+
+    assert recent.is_young(_TABLE.path) == young
+
+
 def test_table_that_is_not_there_is_none(rest, tables):
     rest.script.append(error(404, "notFound"))
 
