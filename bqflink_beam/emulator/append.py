@@ -91,8 +91,7 @@ class AppendConnection:
                     f"Request size {request_bytes} exceeds the limit of "
                     f"{self._settings.append_bytes_max} bytes. Entity: {target.name}"
                 )
-            faulty = Faulty()
-            offset, rows = self._append(target, request, faulty)
+            offset, rows = self._append(target, request)
             response.append_result.SetInParent()
             if offset is not None:
                 response.append_result.offset.value = offset
@@ -107,8 +106,8 @@ class AppendConnection:
         return response, rows
 
     def open_target(self, request: Any) -> "_Target":
-        """Takes a request's stream and writer schema, which hold for the next ones even when
-        the request itself is refused.
+        """Takes what of a request holds for the next ones, even when it is refused itself:
+        stream, writer schema, and how missing values are to be read.
 
         Raises:
             EndOfConnection: the stream does not exist, or cannot be switched to.
@@ -119,6 +118,8 @@ class AppendConnection:
             raise EndOfConnection(refused) from refused
         if fresh:
             target.forget_schema()
+        if request.default_missing_value_interpretation in (_NULL_VALUE, _DEFAULT_VALUE):
+            self._default_interpretation = request.default_missing_value_interpretation
         kind = request.WhichOneof("rows")
         if kind == "proto_rows" and request.proto_rows.HasField("writer_schema"):
             target.forget_schema()
@@ -166,8 +167,8 @@ class AppendConnection:
         table = self._streams.table_of(state)
         return _Target(name, table, False, table.schema)
 
-    def _append(self, target: _Target, request: Any, faulty: Faulty) -> tuple[int | None, int]:
-        self._check_schema(target, request)
+    def _append(self, target: _Target, request: Any) -> tuple[int | None, int]:
+        self._check_request(target, request)
         offset = request.offset.value if request.HasField("offset") else None
         if target.is_default:
             if offset is not None:
@@ -176,8 +177,7 @@ class AppendConnection:
                 )
         else:
             self._streams.check_append(self._streams.get(target.name), offset)
-        if request.default_missing_value_interpretation:
-            self._default_interpretation = request.default_missing_value_interpretation
+        faulty = Faulty()
         chunk: Chunk = self._unchecked(target, request) or self._decode(target, request, faulty)
         if faulty.messages:
             raise _RowErrors(target.name, faulty)
@@ -189,13 +189,19 @@ class AppendConnection:
         with self._store.transaction() as change:
             if self._store.get_table(reference) is not target.table:
                 raise table_not_found(target.table.reference)
-            if target.takes_changes:
-                change.merge(target.table, chunk)
-            else:
+            outdated = target.takes_changes and target.decoder_schema is not target.table.schema
+            if not target.takes_changes:
                 change.append(reference, [chunk])
+            elif not outdated:
+                change.merge(target.table, chunk)
+        if outdated:
+            # The table was altered in between, and changes are merged column by column.
+            return self._append(target, request)
         return None, chunk.num_rows
 
-    def _check_schema(self, target: _Target, request: Any) -> None:
+    def _check_request(self, target: _Target, request: Any) -> None:
+        if request.default_missing_value_interpretation not in (0, _NULL_VALUE, _DEFAULT_VALUE):
+            raise Refused(f"Invalid default missing value interpretation. Entity: {target.name}")
         kind = request.WhichOneof("rows")
         if kind is None:
             raise Refused(f"Rows must be specified. Entity: {target.name}")
@@ -204,6 +210,8 @@ class AppendConnection:
                 "A writer schema must be given in the first request for a stream. "
                 f"Entity: {target.name}"
             )
+        if kind == "proto_rows" and not request.proto_rows.rows.serialized_rows:
+            raise Refused(f"Rows must be specified. Entity: {target.name}")
 
     def _unchecked(self, target: _Target, request: Any) -> LazyChunk | None:
         """Returns proto rows as they came, where nothing asks for them to be looked at."""
@@ -239,14 +247,15 @@ class AppendConnection:
             assert target.arrow_schema_data is not None
             writer = arrowrows.read_schema(target.arrow_schema_data)
             data = request.arrow_rows.rows.serialized_record_batch
-            batch, missing = arrowrows.decode(writer, data, schema)
+            batch, missing = arrowrows.decode(writer, data, schema, faulty)
             absent: Mapping[str, list[bool] | None] = dict.fromkeys(missing)
         else:
             decoder = self._decoder(target, schema)
             rows = request.proto_rows.rows.serialized_rows
-            batch = decoder.decode(rows, faulty)
+            messages = decoder.parse(rows, faulty)
+            batch = decoder.batch(messages, faulty)
             absent = {
-                name: None if name in decoder.missing else decoder.absent(rows, name)
+                name: None if name in decoder.missing else decoder.absent(messages, name)
                 for name in interpretations
             }
         batch = self._fill_defaults(schema, batch, interpretations, absent)
@@ -282,15 +291,13 @@ class AppendConnection:
         for position, field in enumerate(schema):
             if field.name not in interpretations or field.name not in absent:
                 continue
-            flags = absent[field.name] or [True] * batch.num_rows
-            if absent[field.name] is not None and not any(flags):
-                continue
-            maker = defaults.default_maker(field, self._store.clock)
-            mixed = [
-                maker() if missing else value
-                for missing, value in zip(flags, columns[position].to_pylist(), strict=True)
-            ]
-            columns[position] = pa.array(mixed, types.arrow_type(field))
+            missing = absent[field.name]
+            columns[position] = defaults.fill(
+                field,
+                columns[position],
+                [True] * batch.num_rows if missing is None else missing,
+                defaults.default_maker(field, self._store.clock),
+            )
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def _tell_of_new_schema(self, target: _Target, response: Any) -> None:

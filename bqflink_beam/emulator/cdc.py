@@ -23,7 +23,7 @@ CHANGE_FIELDS = (
     Field(name=types.CHANGE_SEQUENCE, type="STRING"),
 )
 _NAMES = frozenset(field.name.lower() for field in CHANGE_FIELDS)
-_SEQUENCE = re.compile(r"^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}$")
+_SEQUENCE = re.compile(r"[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}")
 _KEY_COLUMNS_MAX = 16
 _COLUMNS_MAX = 2_000
 
@@ -60,7 +60,7 @@ def check_changes(table: StoredTable, batch: pa.RecordBatch, faulty: Faulty) -> 
                 f"The given value is not a valid CHANGE_TYPE: {kind!r} "
                 f"on field {types.CHANGE_TYPE}.",
             )
-        if sequence is not None and not _SEQUENCE.match(sequence):
+        if sequence is not None and not _SEQUENCE.fullmatch(sequence):
             faulty.add(
                 row,
                 f"The given value is not a valid CHANGE_SEQUENCE_NUMBER: {sequence!r} "

@@ -6,13 +6,16 @@ the table is written to, never guessed.
 
 import datetime
 import decimal
+import itertools
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from bqflink_beam.clock import Clock
-from bqflink_beam.emulator import literals
+from bqflink_beam.emulator import literals, types, values
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.schema.model import Field
 
@@ -26,6 +29,8 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 def default_maker(field: Field, clock: Clock) -> Callable[[], Any]:
     """Returns what makes the default of a column, a Python value, once for each row.
+
+    A TIMESTAMP(12) is text, as it is stored.
 
     Raises:
         Refused: INVALID_ARGUMENT, the expression is none this server can evaluate.
@@ -45,10 +50,28 @@ def default_maker(field: Field, clock: Clock) -> Callable[[], Any]:
     return lambda: value
 
 
+def fill(
+    field: Field, column: pa.Array, missing: Sequence[bool], make: Callable[[], Any]
+) -> pa.Array:
+    """Returns a column with its default in the rows that are `missing`; the others as they are."""
+    count = sum(missing)
+    if not count:
+        return column
+    made_at = itertools.count(len(column))
+    positions = [next(made_at) if absent else row for row, absent in enumerate(missing)]
+    try:
+        made = values.column_of(field, [make() for _ in range(count)])
+    except (ValueError, OverflowError):
+        raise _unknown(field) from None
+    return pa.concat_arrays([column, made]).take(pa.array(positions))
+
+
 def _function(field: Field, name: str, clock: Clock) -> Callable[[], Any]:
     def now() -> datetime.datetime:
         return _EPOCH + datetime.timedelta(microseconds=int(clock.now_s() * 1e6))
 
+    if types.is_picos(field) and name == "CURRENT_TIMESTAMP":
+        return lambda: literals.text_of_picos(int(clock.now_s() * 1e6) * 10**6)
     makers: dict[tuple[str, str], Callable[[], Any]] = {
         ("CURRENT_TIMESTAMP", "TIMESTAMP"): now,
         ("CURRENT_DATETIME", "DATETIME"): lambda: now().replace(tzinfo=None),
@@ -96,6 +119,8 @@ def _from_text(field: Field, text: str) -> Any:
         if field.type == "TIME":
             micros = literals.time_micros(text)
             return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
+        if types.is_picos(field):
+            return literals.picos_text(text)
         if field.type == "TIMESTAMP":
             micros = literals.timestamp_picos(text) // 10**6
             return _EPOCH + datetime.timedelta(microseconds=micros)

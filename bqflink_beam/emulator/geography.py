@@ -38,7 +38,10 @@ def canonical_wkt(text: str) -> str:
     if text.lstrip().startswith("{"):
         return _from_geojson(_parsed(text))
     parser = _Parser(text)
-    shape = parser.shape()
+    try:
+        shape = parser.shape()
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
     parser.end()
     return shape
 
@@ -137,9 +140,9 @@ def _check_points(kind: str, points: list[str], fewest: int) -> None:
 
 
 def _point(longitude: str, latitude: str) -> str:
-    if abs(float(longitude)) > 180.0:
+    if not abs(float(longitude)) <= 180.0:
         raise ValueError(f"longitude {longitude} is not within 180 degrees")
-    if abs(float(latitude)) > 90.0:
+    if not abs(float(latitude)) <= 90.0:
         raise ValueError(f"latitude {latitude} is not within 90 degrees")
     return f"{longitude} {latitude}"
 

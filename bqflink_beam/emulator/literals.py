@@ -13,14 +13,15 @@ Int64s: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 _DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2}):(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,%d}))?"
-_DATE_TEXT = re.compile(rf"^{_DATE}$")
-_TIME_TEXT = re.compile(rf"^{_TIME % 6}$")
-_DATETIME_TEXT = re.compile(rf"^{_DATE}(?:[ Tt]{_TIME % 6})?$")
+_DATE_TEXT = re.compile(rf"^{_DATE}$", re.ASCII)
+_TIME_TEXT = re.compile(rf"^{_TIME % 6}$", re.ASCII)
+_DATETIME_TEXT = re.compile(rf"^{_DATE}(?:[ Tt]{_TIME % 6})?$", re.ASCII)
 _ZONE = r"(?P<zone>[Zz]|\s?UTC|[+-]\d{1,2}(?::?\d{2})?)?"
-_TIMESTAMP_TEXT = re.compile(rf"^{_DATE}(?:[ Tt]{_TIME % 12}\s?{_ZONE})?$")
+_TIMESTAMP_TEXT = re.compile(rf"^{_DATE}(?:[ Tt]{_TIME % 12}\s?{_ZONE})?$", re.ASCII)
 _INTERVAL_TEXT = re.compile(
     r"^(?P<months>[+-]?)(?P<years>\d+)-(?P<month>\d+) (?P<days>[+-]?\d+) "
-    r"(?P<clock>[+-]?)(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,6}))?$"
+    r"(?P<clock>[+-]?)(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,6}))?$",
+    re.ASCII,
 )
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
@@ -67,9 +68,17 @@ def datetime_micros_of(match: "re.Match[str]", text: str) -> int:
 
 def picos_text(text: str) -> str:
     """A timestamp in any form to the stored form of TIMESTAMP(12)."""
-    seconds, picos = divmod(timestamp_picos(text), 10**12)
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)  # noqa: DTZ001
-    return f"{moment.isoformat(timespec='seconds')}.{picos:012d}Z"
+    return text_of_picos(timestamp_picos(text))
+
+
+def text_of_picos(picos: int) -> str:
+    """Picoseconds since 1970 to the stored form of TIMESTAMP(12)."""
+    seconds, rest = divmod(picos, 10**12)
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)  # noqa: DTZ001
+    except OverflowError:
+        raise ValueError(f"{picos} picoseconds since 1970 are out of range") from None
+    return f"{moment.isoformat(timespec='seconds')}.{rest:012d}Z"
 
 
 def packed_time_micros(packed: int) -> int:

@@ -100,28 +100,31 @@ class RowDecoder:
         `faulty` takes a message for each row that does not parse or holds a value that is
         none of its column's type; what the batch has in such a row means nothing.
         """
-        parse = self._message.FromString
+        return self.batch(self.parse(rows, faulty), faulty)
+
+    def parse(self, rows: Sequence[bytes], faulty: Faulty) -> Sequence[Any]:
+        """Returns the rows as messages, an empty one for each that does not parse."""
         try:
-            messages = list(map(parse, rows))
+            return list(map(self._message.FromString, rows))
         except DecodeError:
-            messages = self._parse_each(rows, faulty)
+            return self._parse_each(rows, faulty)
+
+    def batch(self, messages: Sequence[Any], faulty: Faulty) -> pa.RecordBatch:
+        """Returns parsed rows as a batch; see `decode`."""
         arrays = self._decode_columns(self._root, messages, range(len(messages)), "", faulty)
         return pa.RecordBatch.from_arrays(
             arrays, schema=pa.schema([types.arrow_field(field) for field in self._root.fields])
         )
 
-    def absent(self, rows: Sequence[bytes], name: str) -> list[bool]:
-        """Tells for each row whether its top-level column `name` was left out."""
+    def absent(self, messages: Sequence[Any], name: str) -> list[bool]:
+        """Tells for each parsed row whether its top-level column `name` was left out."""
         for column in self._root.columns:
             if column.field.name == name:
                 if column.repeated:
-                    return [
-                        not getattr(self._message.FromString(row), column.attribute) for row in rows
-                    ]
-                return [
-                    not self._message.FromString(row).HasField(column.attribute) for row in rows
-                ]
-        return [True] * len(rows)
+                    return [not getattr(message, column.attribute) for message in messages]
+                has = _has_field(messages)
+                return [not has(message, column.attribute) for message in messages]
+        return [True] * len(messages)
 
     def _parse_each(self, rows: Sequence[bytes], faulty: Faulty) -> list[Any]:
         messages = []
@@ -234,10 +237,18 @@ class RowDecoder:
                 type=types.arrow_type(column.field),
             )
         # An absent message reads as an empty one, which is true.
-        if not column.message and all(column_values):
+        if not messages or (not column.message and all(column_values)):
             return self._elements(column, column_values, rows, here, faulty)
         name = column.attribute
-        present = [message.HasField(name) for message in messages]
+        has = _has_field(messages)
+        if column.message:
+            present = [has(message, name) for message in messages]
+        else:
+            # Whatever is not the type's default was there; asking is slow.
+            present = [
+                bool(value) or has(message, name)
+                for value, message in zip(column_values, messages, strict=True)
+            ]
         if all(present):
             return self._elements(column, column_values, rows, here, faulty)
         if column.struct is None:
@@ -277,6 +288,12 @@ def _columns_of(messages: Sequence[Any], names: Sequence[str]) -> list[Sequence[
     if not names:
         return []
     return list(zip(*map(operator.attrgetter(*names), messages), strict=True))
+
+
+def _has_field(messages: Sequence[Any]) -> Callable[[Any, str], bool]:
+    # From the class: a column of the writer may be called HasField, and hides the method.
+    has: Callable[[Any, str], bool] = type(messages[0]).HasField
+    return has
 
 
 def _is_repeated(proto_field: Any) -> bool:

@@ -5,7 +5,8 @@ converter has a fast way through Arrow for sound values, and a slow one that fin
 values at fault and says what is wrong with them.
 """
 
-import decimal
+import contextlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from bqflink_beam.emulator.literals import (
     packed_datetimes_micros,
     packed_time_micros,
     picos_text,
+    text_of_picos,
     time_micros,
 )
 from bqflink_beam.schema.model import Field
@@ -63,7 +65,10 @@ _WRAPPED = {
 }
 _SAME_WIRE = {"sint32": "int32", "sfixed32": "int32", "fixed32": "uint32", "sint64": "int64",
               "sfixed64": "int64", "fixed64": "uint64"}  # fmt: skip
-_SMALL_INTEGERS = frozenset({"int32", "uint32", "int64"})
+_NUMBERS = frozenset({"int32", "uint32", "int64", "uint64", "float", "double"})
+# What Arrow may parse: an exponent far below zero ends its process.
+_PLAIN_DECIMAL = r"^[+-]?[0-9]{1,40}(\.[0-9]{1,40})?$"
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 
 
 def proto_type_name(proto_field: Any) -> str:
@@ -207,11 +212,10 @@ def _decimal(kind: str, field: Field, path: str) -> Converter | None:
                 raise ValueError(f"{len(item)} bytes, expected at most {width}")
             unscaled = int.from_bytes(item, "little", signed=True)
         else:
-            text = repr(item) if isinstance(item, float) else item
-            try:
-                unscaled = values.unscaled(text, scale)
-            except (decimal.InvalidOperation, OverflowError):
-                raise ValueError(repr(item)) from None
+            text = str(item).strip()
+            if _DECIMAL.fullmatch(text) is None:
+                raise ValueError(repr(item))
+            unscaled = values.unscaled(text, scale)
         if not smallest <= unscaled <= largest:
             raise ValueError(f"{item!r} is out of range")
         return unscaled
@@ -238,47 +242,53 @@ def _decimal(kind: str, field: Field, path: str) -> Converter | None:
         return values.decimals_from_bytes(padded, target)
 
     def from_text(items: Sequence[Any], report: Report) -> pa.Array:
-        try:
-            return pa.array(items, pa.string()).cast(target)
-        except pa.ArrowInvalid:
-            return slow(items, report)
+        texts = pa.array(items, pa.string())
+        if pc.all(pc.match_substring_regex(texts, _PLAIN_DECIMAL)).as_py():
+            with contextlib.suppress(pa.ArrowInvalid):
+                return texts.cast(target)
+        return slow(items, report)
 
     if kind == "bytes":
         return from_bytes
     if kind == "string":
         return from_text
-    return slow if kind in _SMALL_INTEGERS or kind in ("float", "double") else None
+    return slow if kind in _NUMBERS else None
 
 
 def _picos(kind: str, proto_field: Any, field: Field, path: str) -> Converter | None:
     if kind == "string":
         return _one_by_one(picos_text, pa.string(), field, path)
     if kind == "int64":
-        return _one_by_one(lambda micros: _picos_of(micros * 10**6), pa.string(), field, path)
+        return _one_by_one(lambda micros: text_of_picos(micros * 10**6), pa.string(), field, path)
     if kind == "google.protobuf.Timestamp":
         return _one_by_one(
-            lambda m: _picos_of(m.seconds * 10**12 + m.nanos * 1000), pa.string(), field, path
+            lambda m: text_of_picos(m.seconds * 10**12 + m.nanos * 1000), pa.string(), field, path
         )
     if proto_field.type == FieldDescriptor.TYPE_MESSAGE:
         names = {inner.name for inner in proto_field.message_type.fields}
         if names == {"seconds", "picoseconds"}:
             return _one_by_one(
-                lambda m: _picos_of(m.seconds * 10**12 + m.picoseconds), pa.string(), field, path
+                lambda m: text_of_picos(m.seconds * 10**12 + m.picoseconds),
+                pa.string(),
+                field,
+                path,
             )
     return None
 
 
-def _picos_of(picos: int) -> str:
-    micros, rest = divmod(picos, 10**6)
-    return values.micros_text(micros)[:-1] + f"{rest:06d}Z"
-
-
 def _from_timestamp(message: Any) -> int:
-    return int(message.seconds) * 1_000_000 + int(message.nanos) // 1000
+    return _int64(int(message.seconds) * 1_000_000 + int(message.nanos) // 1000)
 
 
 def _from_duration(message: Any) -> tuple[int, int, int]:
-    return 0, 0, (int(message.seconds) * 1_000_000_000 + int(message.nanos)) // 1000 * 1000
+    micros = (int(message.seconds) * 1_000_000_000 + int(message.nanos)) // 1000
+    return 0, 0, _int64(micros * 1000)
+
+
+def _int64(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} is out of range")
+    return number
 
 
 _INT64, _INT32 = pa.int64(), pa.int32()

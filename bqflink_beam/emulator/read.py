@@ -18,7 +18,7 @@ from bqflink_beam.emulator.faults import Faults
 from bqflink_beam.emulator.projection import MICROS, NANOS, PICOS, Projection
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.rpc import RpcCall, server_stream, unary
-from bqflink_beam.emulator.sessions import Keep, Session, Stream
+from bqflink_beam.emulator.sessions import Keep, RowCache, Session, Stream
 from bqflink_beam.emulator.settings import Settings
 from bqflink_beam.emulator.store import Snapshot, Store, StoredTable
 from bqflink_beam.emulator.streams import parse_table
@@ -33,8 +33,11 @@ STREAMS_MAX = 1000
 _KIND = "read_session"
 _RESTRICTION_CHARS_MAX = 1_000_000
 _BLOCK_ROWS = 1000
+_CACHE_BYTES_MAX = 256 << 20
+_TRACE_ID_BYTES_MAX = 256
 _PARENT = re.compile(r"^projects/(?P<project>[^/]+)$")
 _STREAM = re.compile(r"^(?P<session>projects/[^/]+/locations/[^/]+/sessions/[^/]+)/streams/[^/]+$")
+_TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _TIMESTAMPS = {0: MICROS, 1: MICROS, 2: NANOS, 3: PICOS}
 
 
@@ -51,6 +54,7 @@ class ReadService:
         self._settings = settings
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
+        self._cache = RowCache(_CACHE_BYTES_MAX)
         self.throttle_percent = 0
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -90,7 +94,7 @@ class ReadService:
         if session.filtered and not any(
             session.rows(stream).row_count for stream in session.streams.values()
         ):
-            session.streams.clear()
+            session.drop_streams()
         self._keep_document(session, document)
         with self._lock:
             self._sessions[session.name] = session
@@ -187,6 +191,8 @@ class ReadService:
         options = asked.read_options
         if len(options.row_restriction) > _RESTRICTION_CHARS_MAX:
             raise Refused("request failed: row_restriction is longer than 1 MB")
+        if len(asked.trace_id.encode()) > _TRACE_ID_BYTES_MAX:
+            raise Refused(f"request failed: trace_id is longer than {_TRACE_ID_BYTES_MAX} bytes")
         if options.HasField("sample_percentage") and not 0.0 < options.sample_percentage <= 100.0:
             raise Refused("request failed: sample_percentage must be in (0, 100]")
         session_id = uuid.uuid4().hex
@@ -201,6 +207,7 @@ class ReadService:
             "by_ingestion": table.partitioned_by_ingestion,
             "asked": base64.b64encode(asked.SerializeToString()).decode(),
             "seed": self._store.clock.random(),
+            "now_s": self._store.clock.now_s(),
             "expire_s": self._store.clock.now_s() + self._settings.session_ttl_s,
         }
 
@@ -225,10 +232,11 @@ class ReadService:
             ".".join(document["table"]),
             base,
             projection,
-            _keeper(filterable, restriction) if restriction else None,
+            _keeper(filterable, restriction, document["now_s"]) if restriction else None,
             asked,
             document["expire_s"],
             responses.avro_encoder(asked, projection),
+            self._cache,
         )
 
     def _keep_document(self, session: Session, document: Mapping[str, Any] | None = None) -> None:
@@ -275,9 +283,12 @@ class ReadService:
         return min(count, most or STREAMS_MAX, STREAMS_MAX, rows)
 
     def _message(self, session: Session, table: StoredTable, asked: Any, snapshot: Snapshot) -> Any:
-        message = _ReadSession()
-        message.CopyFrom(asked)
-        message.name = session.name
+        message = _ReadSession(
+            name=session.name, data_format=asked.data_format, trace_id=asked.trace_id
+        )
+        # What the caller may set, and nothing else of what came: the rest is output only.
+        message.table_modifiers.CopyFrom(asked.table_modifiers)
+        message.read_options.CopyFrom(asked.read_options)
         message.expire_time.FromMicroseconds(int(session.expire_s * 1e6))
         message.table = table.reference.path
         responses.put_schema(message, session)
@@ -302,7 +313,7 @@ class ReadService:
 
     def _stream(self, name: str) -> tuple[Session, Stream]:
         session = self._session(_session_name(name))
-        stream = session.streams.get(name) if session is not None else None
+        stream = session.find(name) if session is not None else None
         if session is None or stream is None:
             raise Refused(
                 f"request failed: Requested entity was not found. Entity: {name}",
@@ -328,20 +339,19 @@ class ReadService:
 
 def _check_partition_filter(table: StoredTable, restriction: str) -> None:
     column = table.required_partition_filter
-    if column is not None and not re.search(
-        rf"\b{re.escape(column)}\b", restriction, re.IGNORECASE
-    ):
+    code = _TEXT_LITERAL.sub("''", restriction)
+    if column is not None and not re.search(rf"\b{re.escape(column)}\b", code, re.IGNORECASE):
         raise Refused(
             f"request failed: Cannot query over table '{table.reference}' without a filter over "
             f"column(s) '{column}' that can be used for partition elimination"
         )
 
 
-def _keeper(schema: TableSchema, restriction: str) -> Keep:
+def _keeper(schema: TableSchema, restriction: str, now_s: float) -> Keep:
     # DuckDB and sqlglot come with an extra; a server that never filters needs neither.
     from bqflink_beam.emulator.sql import RowFilter
 
-    compiled = RowFilter(schema, restriction)
+    compiled = RowFilter(schema, restriction, now_s=now_s)
 
     def keep(chunks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         if not chunks:

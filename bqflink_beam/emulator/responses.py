@@ -77,8 +77,7 @@ def messages(
             message = _ReadRowsResponse(row_count=piece.num_rows)
             payload = session.avro.encode(piece) if session.avro else _serialize(piece, codec)
             if whole:
-                message.uncompressed_byte_size = len(payload)
-                payload = pa.compress(payload, codec="lz4_raw", asbytes=True)
+                payload, message.uncompressed_byte_size = _compressed(payload)
             if session.avro:
                 message.avro_rows.serialized_binary_rows = bytes(payload)
                 message.avro_rows.row_count = piece.num_rows
@@ -93,6 +92,12 @@ def messages(
                 first = False
             yield message.SerializeToString(), piece.num_rows
             offset = stop
+
+
+def _compressed(payload: Any) -> tuple[Any, int]:
+    """Returns a payload compressed and its size before, or as it is and -1: no smaller so."""
+    compressed = pa.compress(payload, codec="lz4_raw", asbytes=True)
+    return (compressed, len(payload)) if len(compressed) < len(payload) else (payload, -1)
 
 
 def _pieces(chunk: pa.RecordBatch, settings: Settings) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from bqflink_beam.schema.model import Field, TableSchema
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _WIDE = decimal.Context(prec=100)
+_EXPONENT_MAX = 50
 
 
 def python_rows(chunks: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -39,6 +40,15 @@ def batch_from_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> p
             values = [[] if value is None else value for value in values]
         columns.append(_array(field, values, types.arrow_type(field)))
     return pa.RecordBatch.from_arrays(columns, schema=types.arrow_schema(schema))
+
+
+def column_of(field: Field, values: list[Any]) -> pa.Array:
+    """Makes a column of Python values.
+
+    Raises:
+        ValueError, OverflowError: a value is not of the column's type.
+    """
+    return _array(field, values, types.arrow_type(field))
 
 
 def _array(field: Field, values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -61,13 +71,28 @@ def unscaled(value: decimal.Decimal | int | str, scale: int) -> int:
     """Returns a decimal's digits as an integer at a scale.
 
     Raises:
-        ValueError: the value has more fractional digits than that.
+        ValueError: the value is no number, has more fractional digits than that, or more
+            digits than any type of BigQuery.
     """
-    shifted = _WIDE.scaleb(decimal.Decimal(value), scale)
-    whole = int(shifted)
-    if whole != shifted:
-        raise ValueError(f"{value} has more than {scale} fractional digits")
-    return whole
+    number = decimal.Decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{value!r} is no number")
+    if not number:
+        return 0
+    # Before `int`, which takes hours for the digits of 1e400000000.
+    if number.adjusted() > _EXPONENT_MAX:
+        raise ValueError(f"{_short(value)} is out of range")
+    if number.adjusted() >= -scale:
+        shifted = _WIDE.scaleb(number, scale)
+        whole = int(shifted)
+        if whole == shifted:
+            return whole
+    raise ValueError(f"{_short(value)} has more than {scale} fractional digits")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def wide_decimals(unscaled_values: Sequence[int | None], scale: int) -> pa.Array:

@@ -30,6 +30,7 @@ from bqflink_beam.emulator.sql.scope import (
 )
 from bqflink_beam.emulator.sql.select import compile_query
 from bqflink_beam.emulator.sql.sources import Names, parse
+from bqflink_beam.errors import ConfigError
 from bqflink_beam.schema.model import TableSchema
 
 _CONFIG = {
@@ -101,7 +102,10 @@ def compile_node(plan: Plan, node: Any) -> Query:
     compiled = _unwrapped(compiled)
     columns = _named(compiled)
     kinds = tuple(kind for _, kind in columns)
-    schema = TableSchema(tuple(field_of_kind(name, kind) for name, kind in columns))
+    try:
+        schema = TableSchema(tuple(field_of_kind(name, kind) for name, kind in columns))
+    except ConfigError as error:
+        raise InvalidQuery(f"The result is no table: {error}") from None
     return Query(schema, kinds, compiled, plan)
 
 
@@ -285,8 +289,13 @@ def filter_rows(
 class RowFilter:
     """A compiled predicate over the columns of one schema; may be used by many threads."""
 
-    def __init__(self, schema: TableSchema, predicate: str) -> None:
+    def __init__(self, schema: TableSchema, predicate: str, *, now_s: float = 0.0) -> None:
+        """
+        Args:
+            now_s: what CURRENT_TIMESTAMP answers.
+        """
         self._schema = schema
+        self._now = _EPOCH + datetime.timedelta(microseconds=round(now_s * 1e6))
         self._node = parse_predicate(predicate)
         self._compile(None)
 
@@ -301,7 +310,7 @@ class RowFilter:
         return rows.filter(mask)
 
     def _compile(self, rows: pa.Table | None) -> tuple[Plan, str, str]:
-        plan = Plan(_OneTable(), now=_EPOCH)
+        plan = Plan(_OneTable(), now=self._now)
 
         def read() -> pa.Table:
             assert rows is not None

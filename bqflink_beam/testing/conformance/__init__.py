@@ -15,9 +15,11 @@ from bqflink_beam.testing.conformance.appends import (
     OffsetConformance,
     PartitionConformance,
 )
+from bqflink_beam.testing.conformance.arrows import ArrowValueConformance
 from bqflink_beam.testing.conformance.avro import AvroConformance, ParameterConformance
 from bqflink_beam.testing.conformance.changes import ChangeConformance
 from bqflink_beam.testing.conformance.commits import CommitConformance, FlushConformance
+from bqflink_beam.testing.conformance.connections import ConnectionConformance
 from bqflink_beam.testing.conformance.jobs import JobConformance
 from bqflink_beam.testing.conformance.kit import BigQuery, Rule, rule, rules_of
 from bqflink_beam.testing.conformance.reads import ReadRowsConformance, SplitConformance
@@ -31,7 +33,7 @@ from bqflink_beam.testing.conformance.streams import (
     CreateWriteStreamConformance,
     FinalizeConformance,
 )
-from bqflink_beam.testing.conformance.values import ArrowValueConformance, ProtoValueConformance
+from bqflink_beam.testing.conformance.values import ProtoValueConformance
 
 
 class WriteConformance(
@@ -41,6 +43,7 @@ class WriteConformance(
     CommitConformance,
     DefaultStreamConformance,
     OffsetConformance,
+    ConnectionConformance,
     PartitionConformance,
     BadRowConformance,
     WriterSchemaConformance,

@@ -58,6 +58,12 @@ class ChangeConformance:
     def _apply(self, bigquery: BigQuery, table: TableReference, *rows: bytes) -> Any:
         return bigquery.append(table.default_stream, _WRITER, rows)
 
+    @rule("AppendRows", "rows must be given", "proto: storage.proto, ProtoData.rows")
+    def test_changes_without_rows(self, bigquery: BigQuery) -> None:
+        answer = self._apply(bigquery, _table(bigquery, "id"))
+
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+
     @rule("AppendRows", "UPSERT inserts, then replaces", _CDC + "_CHANGE_TYPE")
     @rule("AppendRows", "DELETE removes the key's row", _CDC + "_CHANGE_TYPE")
     def test_upsert_and_delete(self, bigquery: BigQuery) -> None:

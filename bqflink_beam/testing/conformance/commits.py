@@ -5,6 +5,7 @@ import pytest
 from bqflink_beam.testing.conformance.kit import (
     BigQuery,
     Failure,
+    message,
     rule,
 )
 from bqflink_beam.testing.conformance.streams import FIELDS, WRITER, ids, visible
@@ -111,6 +112,18 @@ class FlushConformance:
             bigquery.flush(bigquery.make_table(FIELDS).default_stream, 0)
 
         assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule("FlushRows", "needs an offset", "assumed")
+    def test_flush_without_an_offset(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "BUFFERED")
+        bigquery.append(name, WRITER, ids(1))
+
+        with pytest.raises(Failure) as failed:
+            bigquery.write("FlushRows", message("FlushRowsRequest", write_stream=name))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+        assert visible(bigquery, table) == []
 
     @rule(
         "FlushRows", "of an unknown stream is NOT_FOUND", _PROTO + "StorageError.STREAM_NOT_FOUND"
@@ -261,6 +274,48 @@ class CommitConformance:
 
         assert [(e.code, e.entity) for e in answer.stream_errors] == [(3, unknown)]
         assert visible(bigquery, table) == []
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "each stream at fault has its own error",
+        _PROTO + "BatchCommitWriteStreamsResponse.stream_errors",
+    )
+    def test_each_stream_has_its_error(self, bigquery: BigQuery) -> None:
+        table, other = bigquery.make_table(FIELDS), bigquery.make_table(FIELDS)
+        sound, committed = self._pending(bigquery, table, 1), self._pending(bigquery, table, 2)
+        bigquery.commit(table, committed)
+        still_open = bigquery.create_stream(table, "PENDING")
+        buffered = bigquery.create_stream(table, "BUFFERED")
+        elsewhere = self._pending(bigquery, other, 3)
+        unknown = f"{table.path}/streams/nobody"
+
+        answer = bigquery.commit(table, still_open, sound, committed, buffered, elsewhere, unknown)
+
+        assert not answer.HasField("commit_time")
+        assert {each.entity: each.code for each in answer.stream_errors} == {
+            still_open: 5,
+            committed: 2,
+            buffered: 4,
+            elsewhere: 3,
+            unknown: 3,
+        }
+        assert visible(bigquery, table) == [2]
+        assert bigquery.commit(table, sound).HasField("commit_time")
+        assert visible(bigquery, table) == [1, 2]
+
+    @rule(
+        "BatchCommitWriteStreams",
+        "at most 10,000 streams a call",
+        "docs: quotas, BatchCommitWriteStreams",
+    )
+    def test_commit_of_too_many_streams(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        names = [f"{table.path}/streams/{number}" for number in range(10_001)]
+
+        with pytest.raises(Failure) as failed:
+            bigquery.commit(table, *names)
+
+        assert failed.value.code == "INVALID_ARGUMENT"
 
     @rule(
         "BatchCommitWriteStreams",

@@ -378,11 +378,11 @@ class BigQuery:
         self.patch_table = patch_table
         self.drop_table = drop_table
         self.advance = advance
-        self._now_s = now_s
+        self.now_s = now_s
 
     def today(self, days: int = 0) -> datetime.date:
         """Returns the service's date, or one some days from it."""
-        now = datetime.datetime.fromtimestamp(self._now_s(), datetime.timezone.utc)
+        now = datetime.datetime.fromtimestamp(self.now_s(), datetime.timezone.utc)
         return now.date() + datetime.timedelta(days)
 
     # --- writing ---

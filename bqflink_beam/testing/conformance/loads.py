@@ -1,5 +1,8 @@
 """REST v2 as the service has it: load and copy jobs, streaming inserts."""
 
+import json
+from typing import Any
+
 import pytest
 
 from bqflink_beam.testing.conformance.kit import rule
@@ -10,6 +13,7 @@ _PAIR = [*_ID, {"name": "name", "type": "STRING"}]
 _LOAD = "docs: REST reference, JobConfigurationLoad"
 _COPY = "docs: REST reference, JobConfigurationTableCopy"
 _STREAMING = "docs: REST reference, tabledata.insertAll"
+_JSON_TEST = "google test: Beam's bigquery_json_it_test, "
 
 
 class LoadConformance:
@@ -196,6 +200,31 @@ class CopyConformance:
 class InsertAllConformance:
     """``tabledata.insertAll``."""
 
+    @rule(
+        "tabledata.insertAll",
+        "a string for a JSON column is JSON text",
+        _JSON_TEST + "STREAMING_INSERTS",
+    )
+    @rule(
+        "jobs.insert load",
+        "NDJSON: a string for a JSON column is a JSON string",
+        _JSON_TEST + "FILE_LOADS",
+    )
+    def test_strings_for_json_columns(self, rest: Rest) -> None:
+        json_field = {"name": "j", "type": "JSON"}
+        inner = {"name": "r", "type": "RECORD", "mode": "REPEATED", "fields": [json_field]}
+        fields = [json_field, inner]
+        text = '{"a":[1,"x"]}'
+        row = {"j": text, "r": [{"j": text}, {"j": "1"}]}
+        inserted, loaded = rest.make_table(fields), rest.make_table(fields)
+
+        assert "insertErrors" not in rest.insert_rows(inserted, [row])
+        succeeded(rest.load(loaded, rest.put_file("json.json", json.dumps(row).encode())))
+
+        quoted = json.dumps(text)
+        assert _cells(rest.rows(inserted)) == [text, [[text], ["1"]]]
+        assert _cells(rest.rows(loaded)) == [quoted, [[quoted], ['"1"']]]
+
     @rule("tabledata.insertAll", "a bad row is named, the others are stopped", _STREAMING)
     @rule("tabledata.insertAll", "nothing is inserted then", _STREAMING)
     def test_one_bad_row_stops_all(self, rest: Rest) -> None:
@@ -243,3 +272,9 @@ class InsertAllConformance:
             rest("POST", path, body)
 
         assert rest.rows(table) == [["1"]]
+
+
+def _cells(rows: list[list[Any]]) -> list[Any]:
+    """Returns the one row of a JSON column and a repeated record of one."""
+    ((scalar, records),) = rows
+    return [scalar, [[cell["v"] for cell in record["v"]["f"]] for record in records]]

@@ -1,11 +1,14 @@
 """ReadRows and SplitReadStream: offsets, progress, compression, splits."""
 
+import hashlib
+
 import pyarrow as pa
 import pytest
 
 from bqflink_beam.testing.conformance.kit import (
     BigQuery,
     Failure,
+    Writer,
     arrow_rows,
     arrow_schema,
     rule,
@@ -176,6 +179,31 @@ class ReadRowsConformance:
             rows += arrow_rows(each, arrow_schema(session))
 
         assert sorted(ids_of(rows)) == list(range(100))
+
+    @rule(
+        "ReadRows",
+        "uncompressed_byte_size is -1 where compression would not help",
+        _STORAGE + "uncompressed_byte_size",
+    )
+    @rule(
+        "ReadRows",
+        "uncompressed_byte_size is not set unless asked for",
+        _STORAGE + "uncompressed_byte_size",
+    )
+    def test_responses_that_do_not_shrink(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table([{"name": "x", "type": "BYTES"}])
+        writer = Writer(x="bytes")
+        noise = b"".join(hashlib.sha256(b"%d" % part).digest() for part in range(3_000))
+        bigquery.append(table.default_stream, writer, [writer.row(x=noise)])
+
+        plain = bigquery.create_session(table)
+        session = bigquery.create_session(table, response_compression_codec=2)
+
+        (answer,) = bigquery.read(session.streams[0].name)
+        assert answer.uncompressed_byte_size == -1
+        assert arrow_rows(answer, arrow_schema(session)) == [{"x": noise}]
+        (answer,) = bigquery.read(plain.streams[0].name)
+        assert not answer.HasField("uncompressed_byte_size")
 
     @rule(
         "CreateReadSession", "one kind of compression at most", _PROTO + "ResponseCompressionCodec"

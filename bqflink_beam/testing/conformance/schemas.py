@@ -1,10 +1,13 @@
 """AppendRows: writer schemas against the table's, and values that are missing."""
 
+import pytest
+
 from bqflink_beam.testing.conformance.kit import (
     BigQuery,
     Writer,
     append_request,
     error_of,
+    row_errors,
     rule,
 )
 from bqflink_beam.testing.conformance.streams import FIELDS, WRITER, ids, visible
@@ -234,6 +237,17 @@ class WriterSchemaConformance:
         ) == [(2, "new")]
         assert visible(bigquery, table) == [1, 2]
 
+    @rule("AppendRows", "a column may have any name that BigQuery allows", "docs: column names")
+    @pytest.mark.parametrize("name", ["HasField", "Clear", "None", "from_", "SerializeToString"])
+    def test_column_called_like_something_else(self, bigquery: BigQuery, name: str) -> None:
+        table = bigquery.make_table([{"name": name, "type": "INT64"}])
+        writer = Writer(**{name: "int64"})
+
+        # Field number 1 as a varint: Python's own message class is of no use with such names.
+        bigquery.append(table.default_stream, writer, [b"\x08\x05", b"\x08\x00", b""])
+
+        assert [row[name] for row in bigquery.rows(table)] == [5, 0, None]
+
 
 class MissingValueConformance:
     """AppendRows: missing_value_interpretations and column defaults."""
@@ -384,6 +398,88 @@ class MissingValueConformance:
             append(request)
 
         assert self._texts(bigquery, table) == {1: "fallback"}
+
+    @rule(
+        "AppendRows",
+        "bad rows are listed with their index",
+        _PROTO + "AppendRowsResponse.row_errors",
+    )
+    @pytest.mark.parametrize(
+        ("kind", "default", "proto", "bad"),
+        [
+            ("DATE", "DATE '2020-01-01'", "int32", 2_932_897),
+            ("TIMESTAMP", "CURRENT_TIMESTAMP()", "int64", 2**63 - 1),
+            ("STRING", "'x'", "bytes", b"\xff"),
+        ],
+    )
+    def test_bad_rows_beside_missing_values(
+        self, bigquery: BigQuery, kind: str, default: str, proto: str, bad: object
+    ) -> None:
+        table = bigquery.make_table(
+            [{"name": "x", "type": kind, "defaultValueExpression": default}]
+        )
+        # A writer whose bytes another one reads: text that is none cannot be made otherwise.
+        writer, wire = Writer(x="string" if proto == "bytes" else proto), Writer(x=proto)
+        rows = [writer.row(), wire.row(x=bad), b"\xff\xff"]
+
+        with bigquery.connection() as append:
+            answer = append(
+                append_request(
+                    table.default_stream,
+                    rows,
+                    writer=writer,
+                    default_missing_value_interpretation=2,
+                )
+            )
+
+        assert list(row_errors(answer)) == [1, 2]
+        assert bigquery.rows(table) == []
+
+    @rule(
+        "AppendRows",
+        "a default does not replace a value",
+        _PROTO + "default_missing_value_interpretation",
+    )
+    def test_default_beside_the_largest_bignumeric(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(
+            [{"name": "x", "type": "BIGNUMERIC", "defaultValueExpression": "1.5"}]
+        )
+        writer = Writer(x="bytes")
+        largest = (2**255 - 1).to_bytes(32, "little")
+
+        with bigquery.connection() as append:
+            append(
+                append_request(
+                    table.default_stream,
+                    [writer.row(x=largest), writer.row()],
+                    writer=writer,
+                    default_missing_value_interpretation=2,
+                )
+            )
+
+        values = [row["x"] for row in bigquery.rows(table)]
+        assert [str(value)[:5] for value in values] == ["57896", "1.500"]
+
+    @rule(
+        "AppendRows",
+        "an interpretation that is none is INVALID_ARGUMENT",
+        _PROTO + "MissingValueInterpretation",
+    )
+    def test_unknown_default_interpretation(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(list(self.FIELDS))
+
+        with bigquery.connection() as append:
+            answer = append(
+                append_request(
+                    table.default_stream,
+                    [self.WRITER.row(id=1)],
+                    writer=self.WRITER,
+                    default_missing_value_interpretation=7,
+                )
+            )
+
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+        assert self._texts(bigquery, table) == {}
 
     @rule(
         "AppendRows",

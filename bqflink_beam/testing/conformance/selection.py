@@ -235,13 +235,41 @@ class SelectionConformance:
         )
         bigquery.append(table.default_stream, WRITER, [WRITER.row(id=1)])
 
-        for text in ("", "id = 1"):
+        for text in ("", "id = 1", "name != '_PARTITIONTIME'"):
             with pytest.raises(Failure) as failed:
                 bigquery.create_session(table, row_restriction=text)
             assert failed.value.code == "INVALID_ARGUMENT"
             assert "without a filter over column(s) '_PARTITIONTIME'" in failed.value.text
         recent = "_PARTITIONTIME > TIMESTAMP '2001-01-01 00:00:00'"
         assert ids_of(bigquery.rows(table, row_restriction=recent)) == [1]
+
+    @rule(
+        "CreateReadSession",
+        "CURRENT_TIMESTAMP is the time of the session",
+        "proto: stream.proto, TableReadOptions.row_restriction",
+    )
+    def test_current_timestamp(self, bigquery: BigQuery) -> None:
+        table = table_of(bigquery, 3)
+        day = f"TIMESTAMP '{bigquery.today(-1):%Y-%m-%d}'"
+
+        past = bigquery.rows(table, row_restriction=f"CURRENT_TIMESTAMP() > {day}")
+        future = bigquery.rows(table, row_restriction=f"CURRENT_TIMESTAMP() < {day}")
+
+        assert len(past) == 3
+        assert future == []
+
+    @rule(
+        "CreateReadSession",
+        "a restriction has 1 MB at most",
+        "proto: stream.proto, TableReadOptions.row_restriction",
+    )
+    def test_long_restriction(self, bigquery: BigQuery) -> None:
+        with pytest.raises(Failure) as failed:
+            bigquery.create_session(
+                table_of(bigquery, 3), row_restriction=f"name != '{'x' * 1_048_576}'"
+            )
+
+        assert failed.value.code == "INVALID_ARGUMENT"
 
     @rule("CreateReadSession", "a partition decorator is not supported", "assumed")
     def test_decorator(self, bigquery: BigQuery) -> None:

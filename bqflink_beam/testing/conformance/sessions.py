@@ -8,10 +8,12 @@ import pytest
 
 from bqflink_beam.names import TableReference
 from bqflink_beam.testing.conformance.kit import (
+    READ,
     BigQuery,
     Failure,
     Writer,
     arrow_schema,
+    message,
     rule,
 )
 
@@ -203,6 +205,99 @@ class SessionConformance:
             bigquery.session_rows(session)
         assert failed.value.code == "FAILED_PRECONDITION"
         assert "session expired at" in failed.value.text
+
+    @rule(
+        "SplitReadStream",
+        "an expired session is FAILED_PRECONDITION",
+        _PROTO + "ReadSession.expire_time",
+    )
+    def test_split_in_an_expired_session(self, bigquery: BigQuery) -> None:
+        if bigquery.advance is None:
+            pytest.skip("the service's clock cannot be moved")
+        session = bigquery.create_session(table_of(bigquery, 30), streams_max=1)
+        bigquery.advance(6 * 3600 + 1)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.split(session.streams[0].name, 0.5)
+
+        assert failed.value.code == "FAILED_PRECONDITION"
+
+    @rule("CreateReadSession", "an expired table is NOT_FOUND", "docs: managing tables, expiration")
+    def test_expired_table(self, bigquery: BigQuery) -> None:
+        if bigquery.advance is None:
+            pytest.skip("the service's clock cannot be moved")
+        table = table_of(bigquery, 3)
+        soon_ms = (bigquery.now_s() + 60) * 1000
+        bigquery.patch_table(table, {"expirationTime": str(int(soon_ms))})
+        assert len(bigquery.rows(table)) == 3
+
+        bigquery.advance(61)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_session(table)
+        assert failed.value.code == "NOT_FOUND"
+
+    @rule(
+        "CreateReadSession",
+        "output-only fields of the request are not taken over",
+        _PROTO + "ReadSession.streams",
+    )
+    def test_output_fields_of_the_request(self, bigquery: BigQuery) -> None:
+        table = table_of(bigquery, 3)
+        request = message("CreateReadSessionRequest", parent=f"projects/{table.project}")
+        request.read_session.MergeFrom(
+            message("ReadSession", table=table.path, data_format=2, name="mine", trace_id="mine")
+        )
+        request.read_session.streams.add(name="projects/p/locations/us/sessions/s/streams/mine")
+        request.read_session.estimated_row_count = 99
+        request.read_session.estimated_total_physical_file_size = 99
+
+        session = bigquery.transport.unary(
+            READ, "CreateReadSession", request, type(request.read_session)
+        )
+
+        assert sorted(ids_of(bigquery.session_rows(session))) == [0, 1, 2]
+        assert session.estimated_row_count == 3
+        assert session.estimated_total_physical_file_size == 0
+        assert session.trace_id == "mine"
+
+    @rule("CreateReadSession", "trace_id has 256 bytes at most", _PROTO + "ReadSession.trace_id")
+    def test_long_trace_id(self, bigquery: BigQuery) -> None:
+        table = table_of(bigquery, 3)
+        request = message("CreateReadSessionRequest", parent=f"projects/{table.project}")
+        request.read_session.MergeFrom(
+            message("ReadSession", table=table.path, data_format=2, trace_id="ä" * 129)
+        )
+
+        with pytest.raises(Failure) as failed:
+            bigquery.transport.unary(READ, "CreateReadSession", request, type(request.read_session))
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule(
+        "CreateReadSession",
+        "stream counts are not negative",
+        _STORAGE + "CreateReadSessionRequest.max_stream_count",
+    )
+    @pytest.mark.parametrize("counts", [{"streams_max": -1}, {"streams_min": -1}], ids=str)
+    def test_negative_stream_count(self, bigquery: BigQuery, counts: dict[str, int]) -> None:
+        with pytest.raises(Failure) as failed:
+            bigquery.create_session(table_of(bigquery, 3), **counts)  # type: ignore[arg-type]
+
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule(
+        "CreateReadSession",
+        "the bytes are those of the selected columns",
+        "docs: pricing, storage read",
+    )
+    def test_estimated_bytes_of_selected_columns(self, bigquery: BigQuery) -> None:
+        table = table_of(bigquery, 1000)
+
+        whole = bigquery.create_session(table)
+        some = bigquery.create_session(table, selected_fields=["name"])
+
+        assert 0 < some.estimated_total_bytes_scanned < whole.estimated_total_bytes_scanned
 
     @rule(
         "CreateReadSession",

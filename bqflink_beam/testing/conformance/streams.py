@@ -151,6 +151,32 @@ class CreateWriteStreamConformance:
     @rule("GetWriteStream", "the default stream is COMMITTED", "docs: write-api, default stream")
     @rule(
         "GetWriteStream",
+        "the default stream is as old as its table",
+        "proto: stream.proto, WriteStream.create_time",
+    )
+    def test_default_stream_is_as_old_as_its_table(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        made = bigquery.get_stream(bigquery.create_stream(table, "COMMITTED")).create_time
+
+        found = bigquery.get_stream(table.default_stream)
+
+        assert found.create_time.ToMicroseconds() <= made.ToMicroseconds()
+        assert found.create_time == bigquery.get_stream(table.default_stream).create_time
+
+    @rule(
+        "GetWriteStream", "tells where the dataset is", "proto: stream.proto, WriteStream.location"
+    )
+    def test_stream_tells_its_location(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(FIELDS)
+        name = bigquery.create_stream(table, "PENDING")
+
+        found = {bigquery.get_stream(each).location for each in (name, table.default_stream)}
+
+        assert len(found) == 1
+        assert found != {""}
+
+    @rule(
+        "GetWriteStream",
         "works for the default stream",
         "client: java-bigquerystorage refetches schemas so",
     )
