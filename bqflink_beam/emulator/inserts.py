@@ -56,7 +56,10 @@ class Inserts:
         indexes: list[int] = []
         for index, row in enumerate(rows):
             try:
-                good.append(row_values(table.schema.fields, row.get("json"), ignore_unknown=ignore))
+                found = row_values(
+                    table.schema.fields, row.get("json"), ignore_unknown=ignore, json_text=True
+                )
+                good.append(found)
                 indexes.append(index)
             except BadValue as bad:
                 errors[index] = _error(bad.path, str(bad))

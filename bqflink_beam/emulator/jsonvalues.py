@@ -57,11 +57,20 @@ def _plain(value: Any) -> Any:
 
 
 def row_values(
-    fields: Sequence[Field], row: Any, *, ignore_unknown: bool, path: str = ""
+    fields: Sequence[Field],
+    row: Any,
+    *,
+    ignore_unknown: bool,
+    json_text: bool = False,
+    path: str = "",
 ) -> dict[str, Any]:
     """Returns the values of one JSON object by the exact names of its fields.
 
     Fields that are absent stay absent.
+
+    Args:
+        json_text: a string for a JSON column is a text with JSON in it, as insertAll reads
+            it, and not a JSON string, as load jobs do.
 
     Raises:
         BadValue: it is no object, has an unknown field, or a value of another type.
@@ -76,32 +85,42 @@ def row_values(
             if ignore_unknown:
                 continue
             raise BadValue(path + name, f"no such field: {path}{name}.")
-        result[field.name] = field_value(field, value, path, ignore_unknown=ignore_unknown)
+        result[field.name] = field_value(
+            field, value, path, ignore_unknown=ignore_unknown, json_text=json_text
+        )
     return result
 
 
-def field_value(field: Field, value: Any, path: str, *, ignore_unknown: bool) -> Any:
+def field_value(
+    field: Field, value: Any, path: str, *, ignore_unknown: bool, json_text: bool = False
+) -> Any:
     """Returns a JSON value as a value of a field, a list if it is REPEATED."""
     name = path + field.name
     if not field.repeated:
-        return _element(field, value, name, ignore_unknown)
+        return _element(field, value, name, ignore_unknown, json_text)
     if value is None:
         return []
     if not isinstance(value, list):
         raise BadValue(name, f"Array specified for non-repeated field or the reverse: {name}.")
     if any(item is None for item in value):
         raise BadValue(name, f"Only optional fields can be set to NULL. Field: {name}; Value: NULL")
-    return [_element(field, item, name, ignore_unknown) for item in value]
+    return [_element(field, item, name, ignore_unknown, json_text) for item in value]
 
 
-def _element(field: Field, value: Any, name: str, ignore_unknown: bool) -> Any:
-    if field.type == "JSON":
-        # A JSON null is a value of the type; NDJSON has no other way to say NULL, though.
-        return None if value is None else dumps(value)
+def _element(field: Field, value: Any, name: str, ignore_unknown: bool, json_text: bool) -> Any:
     if value is None:
+        # A JSON null is a value of its type; NDJSON has no other way to say NULL, though.
         return None
+    if field.type == "JSON":
+        return _checked_json(value, name) if json_text and isinstance(value, str) else dumps(value)
     if field.type == "STRUCT":
-        return row_values(field.fields, value, ignore_unknown=ignore_unknown, path=f"{name}.")
+        return row_values(
+            field.fields,
+            value,
+            ignore_unknown=ignore_unknown,
+            json_text=json_text,
+            path=f"{name}.",
+        )
     if isinstance(value, list | Mapping) and field.type != "RANGE":
         kind = "Array" if isinstance(value, list) else "Record"
         raise BadValue(name, f"{kind} specified for field of another type: {name}.")
@@ -117,6 +136,17 @@ def _element(field: Field, value: Any, name: str, ignore_unknown: bool) -> Any:
             f"Could not convert value to {_WORDS.get(field.type, field.type.lower())}. "
             f"Field: {name}; Value: {_short(value)} ({error})",
         ) from None
+
+
+def _checked_json(text: str, name: str) -> str:
+    try:
+        loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadValue(
+            name,
+            f"Could not convert value to json. Field: {name}; Value: {_short(text)} ({error})",
+        ) from None
+    return text
 
 
 def _short(value: Any) -> str:

@@ -197,6 +197,20 @@ MUTANTS = [
         "test_one_bad_row_stops_all",
     ),
     _m(
+        "insertAll takes JSON text for a JSON string",
+        "inserts.py",
+        "json_text=True",
+        "json_text=False",
+        "test_strings_for_json_columns",
+    ),
+    _m(
+        "load jobs take a JSON string for JSON text",
+        "load_text.py",
+        "yield jsonvalues.row_values(schema.fields, value, ignore_unknown=ignore)",
+        "yield jsonvalues.row_values(schema.fields, value, ignore_unknown=ignore, json_text=True)",
+        "test_strings_for_json_columns",
+    ),
+    _m(
         "insertAll forgets insert ids",
         "inserts.py",
         "if key is None or (key not in self._seen and key not in fresh.values()):",
