@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.codec.arrow import BatchDecoder
-from bqflink_beam.errors import SessionExpiredError
+from bqflink_beam.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    ServiceError,
+    SessionExpiredError,
+)
 from bqflink_beam.read.read_stream import ReadStream, streams_of
 from bqflink_beam.read.request import ReadRequest
 from bqflink_beam.read.rows import Tally
@@ -109,7 +114,11 @@ class ReadStreamFn(beam.DoFn):
             for part in reader:
                 self._metrics.publish(self._tally)
                 yield from unpack(part.batch)
-        except SessionExpiredError as error:
+        except (SessionExpiredError, InvalidRequestError, NotFoundError) as error:
+            # BigQuery may forget a session without a word of its age; its end was known.
+            known = isinstance(error, SessionExpiredError)
+            if not known and SYSTEM_CLOCK.now_s() < element.expire_s:
+                raise
             raise _expired(element, error) from error
         finally:
             self._metrics.publish(self._tally)
@@ -144,7 +153,7 @@ def _whole(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     return [batch]
 
 
-def _expired(element: ReadStream, error: SessionExpiredError) -> SessionExpiredError:
+def _expired(element: ReadStream, error: ServiceError) -> SessionExpiredError:
     return SessionExpiredError(
         f"the read session of {element.source} has expired before all its rows were read. "
         "BigQuery keeps a session for about six hours and cannot renew it: start the job again "

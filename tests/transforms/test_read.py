@@ -19,7 +19,7 @@ import bqflink_beam as bq
 from bqflink_beam import testing
 from bqflink_beam.emulator.faults import Fault
 from bqflink_beam.emulator.settings import Settings
-from bqflink_beam.errors import BqflinkError, ConfigError
+from bqflink_beam.errors import BqflinkError, ConfigError, SessionExpiredError
 from bqflink_beam.names import TableReference
 
 TABLE = "p.d.t"
@@ -318,6 +318,19 @@ def test_an_expired_session_ends_in_one_clear_error(server):
     assert "SessionExpiredError" in repr(raised.value)
     assert "read session of p.d.t has expired" in text
     assert "start the job again" in text
+
+
+@pytest.mark.parametrize("session_ttl_s", [0.001, 3600.0])
+def test_a_session_that_is_forgotten_is_called_expired_only_when_it_is_that_old(session_ttl_s):
+    with testing.Emulator(settings=Settings(session_ttl_s=session_ttl_s)) as server:
+        server.create_table("p.d.t", FIELDS, rows=ROWS)
+        server.faults.add(Fault(method="ReadRows", code="NOT_FOUND", message="no such entity"))
+
+        with pytest.raises(BqflinkError) as raised:
+            read(server, check=same_rows(ROWS))
+
+    assert "no such entity" in str(raised.value)
+    assert isinstance(raised.value, SessionExpiredError) == (session_ttl_s < 1)
 
 
 def errors_of(build):
