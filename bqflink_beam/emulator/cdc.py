@@ -6,7 +6,7 @@ request is merged as it arrives, so every reader sees the merged table at once.
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -82,8 +82,12 @@ def check_changes(table: StoredTable, batch: pa.RecordBatch, faulty: Faulty) -> 
     return checked
 
 
-def merge(table: StoredTable, changes: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Returns the table's chunks with a batch of changes applied; remembers their sequence."""
+def merge(table: StoredTable, changes: pa.RecordBatch) -> tuple[list[int], list[pa.RecordBatch]]:
+    """Returns what a batch of changes does to a table, and remembers their sequence.
+
+    Returns:
+        The positions of the rows that go, and the rows that come.
+    """
     key = table.primary_key
     columns = [changes.column(_position(changes.schema, name)).to_pylist() for name in key]
     kinds = changes.column(_position(changes.schema, types.CHANGE_TYPE)).to_pylist()
@@ -98,36 +102,43 @@ def merge(table: StoredTable, changes: pa.RecordBatch) -> list[pa.RecordBatch]:
                 continue
             table.change_sequences[value] = sequence
         final[value] = row
-    kept = [
-        chunk
-        for stored in table.snapshot().chunks
-        if (chunk := _without(stored, key, final)).num_rows
-    ]
+    gone = _rows_with(table, key, final)
     upserts = sorted(row for row in final.values() if kinds[row] == "UPSERT")
-    if upserts:
-        rows = changes.take(pa.array(upserts)).select(range(len(table.schema)))
-        kept.append(pa.RecordBatch.from_arrays(rows.columns, schema=table.arrow_schema))
-    return kept
+    if not upserts:
+        return gone, []
+    rows = changes.take(pa.array(upserts)).select(range(len(table.schema)))
+    return gone, [pa.RecordBatch.from_arrays(rows.columns, schema=table.arrow_schema)]
 
 
-def _without(
-    chunk: pa.RecordBatch, key: Sequence[str], gone: dict[tuple[Any, ...], int]
-) -> pa.RecordBatch:
+def _rows_with(
+    table: StoredTable, key: Sequence[str], wanted: Mapping[tuple[Any, ...], int]
+) -> list[int]:
+    """Returns the positions of a table's rows that have one of some keys."""
+    latest = table.log.latest
+    dead = set(latest.rows.dead(latest.number).tolist())
+    found: list[int] = []
+    first = 0
+    for stored in latest.rows.slice(0, latest.stop):
+        chunk = types.conform(stored, table.storage_schema)
+        found.extend(first + at for at in _matches(chunk, key, wanted) if first + at not in dead)
+        first += chunk.num_rows
+    return found
+
+
+def _matches(
+    chunk: pa.RecordBatch, key: Sequence[str], wanted: Mapping[tuple[Any, ...], int]
+) -> list[int]:
     columns = [chunk.column(_position(chunk.schema, name)) for name in key]
     # Column by column first: few rows are left to be compared whole.
-    may_go = None
+    may = None
     for at, column in enumerate(columns):
-        among = pa.array({value[at] for value in gone}, column.type)
-        found = pc.is_in(column, among)
-        may_go = found if may_go is None else pc.and_(may_go, found)
-    positions = pc.indices_nonzero(may_go).to_pylist()
+        found = pc.is_in(column, pa.array({value[at] for value in wanted}, column.type))
+        may = found if may is None else pc.and_(may, found)
+    positions = pc.indices_nonzero(may).to_pylist()
     if not positions:
-        return chunk
+        return []
     values = zip(*(column.take(pa.array(positions)).to_pylist() for column in columns), strict=True)
-    dropped = {at for at, value in zip(positions, values, strict=True) if value in gone}
-    if not dropped:
-        return chunk
-    return chunk.filter(pa.array([at not in dropped for at in range(chunk.num_rows)]))
+    return [at for at, value in zip(positions, values, strict=True) if value in wanted]
 
 
 def _position(schema: pa.Schema, name: str) -> int:

@@ -202,7 +202,7 @@ class ReadService:
             "table": [table.reference.project, table.reference.dataset, table.reference.table],
             "uid": table.uid,
             "version": snapshot.version,
-            "row_count": snapshot.row_count,
+            "stop": snapshot.stop,
             "schema": types.schema_to_rest(table.schema),
             "by_ingestion": table.partitioned_by_ingestion,
             "asked": base64.b64encode(asked.SerializeToString()).decode(),
@@ -256,7 +256,7 @@ class ReadService:
         table = self._store.get_table(TableReference(*document["table"]))
         if table is None or table.uid != document["uid"]:
             return None
-        stored = table.pinned(document["version"], document["row_count"])
+        stored = table.pinned(document["version"], document["stop"])
         if stored is None:
             return None
         arrow = types.arrow_schema(types.schema_from_rest(document["schema"]))

@@ -251,7 +251,8 @@ class Store:
     def _apply_merge(self, operation: Operation) -> None:
         table = self._table_of(operation)
         for changes in operation.chunks:
-            table.log.replace(cdc.merge(table, changes), operation.at_s)
+            dead, upserts = cdc.merge(table, changes)
+            table.log.change(dead, upserts, operation.at_s)
 
     def _apply_put_document(self, operation: Operation) -> None:
         kind, key = operation.key

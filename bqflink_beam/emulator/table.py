@@ -35,13 +35,17 @@ class Home(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The rows of a table at one moment. Immutable; holds its chunks for as long as it lives."""
+    """The rows of a table at one moment. Immutable; holds its chunks for as long as it lives.
+
+    `version` and `stop` find the same rows again; see `StoredTable.pinned`.
+    """
 
     schema: TableSchema
     arrow_schema: pa.Schema
     chunks: tuple[pa.RecordBatch, ...]
     row_count: int
     version: int
+    stop: int
 
     def to_table(self) -> pa.Table:
         return pa.Table.from_batches(self.chunks, self.arrow_schema)
@@ -160,12 +164,10 @@ class StoredTable:
                 stored = Snapshot(
                     self.schema,
                     self.storage_schema,
-                    tuple(
-                        types.conform(chunk, self.storage_schema)
-                        for chunk in version.rows.slice(0, version.row_count)
-                    ),
+                    tuple(types.conform(chunk, self.storage_schema) for chunk in version.chunks()),
                     version.row_count,
                     version.number,
+                    version.stop,
                 )
                 if version is self.log.latest:
                     self._latest = stored
@@ -178,11 +180,11 @@ class StoredTable:
             chunks=tuple(chunk.select(columns) for chunk in stored.chunks),
         )
 
-    def pinned(self, version: int, row_count: int) -> list[pa.RecordBatch] | None:
+    def pinned(self, version: int, stop: int) -> list[pa.RecordBatch] | None:
         """Returns the stored chunks of a version that a snapshot named; None if it is forgotten."""
         with self._home.lock:
             rows = self.log.rows_of(version)
-            return rows.slice(0, row_count) if rows is not None else None
+            return rows.alive(stop, version) if rows is not None else None
 
     def append(self, chunks: Sequence[pa.RecordBatch]) -> None:
         """Adds rows, all at once."""

@@ -1,18 +1,24 @@
 """`VersionLog`: the rows of one table, and every state they have been in.
 
 A table's rows are a list of immutable Arrow chunks. Appending adds chunks; replacing
-starts a new list. A version is (time, list, number of rows), so a snapshot costs
-nothing to keep and memory stays linear in the data. Small chunks are merged in place:
-that moves no row, so a version, which counts rows and not chunks, stays true.
+starts a new list; removing notes which rows are dead from a version on. A version is
+(time, list, number of rows), so a snapshot costs nothing to keep and memory stays linear
+in what was written. Small chunks are merged in place: that moves no row, so a version,
+which counts rows and not chunks, stays true.
 """
 
 import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+_DEAD_MAX = 1_000
+_NONE: Positions = np.empty(0, np.int64)
 _MERGE_FAN = 16
 _MERGED_ROWS_MAX = 65_536
 _MERGED_BYTES_MAX = 16 << 20
@@ -40,6 +46,7 @@ class Rows:
         self._merge = merge
         self._chunks: list[Chunk] = []
         self._starts: list[int] = []
+        self._dead: list[tuple[int, Positions]] = []
         self.row_count = 0
 
     def append(self, chunks: Sequence[Chunk]) -> None:
@@ -65,6 +72,32 @@ class Rows:
             start = end
             position += 1
         return found
+
+    def kill(self, positions: Sequence[int], number: int) -> None:
+        """Makes rows dead from version `number` on; their place stays theirs."""
+        self._dead.append((number, np.array(sorted(positions), np.int64)))
+
+    def dead(self, number: int) -> Positions:
+        """Returns the positions of the rows that are dead in version `number`, in order."""
+        found = [positions for since, positions in self._dead if since <= number]
+        return np.sort(np.concatenate(found)) if found else _NONE
+
+    def alive(self, stop: int, number: int) -> list[pa.RecordBatch]:
+        """Returns the rows before `stop` that are not dead in version `number`."""
+        dead = self.dead(number)
+        if not len(dead):
+            return self.slice(0, stop)
+        kept, first = [], 0
+        for chunk in self.slice(0, stop):
+            end = first + chunk.num_rows
+            inside = dead[np.searchsorted(dead, first) : np.searchsorted(dead, end)]
+            if len(inside):
+                mask = np.ones(chunk.num_rows, bool)
+                mask[inside - first] = False
+                chunk = chunk.filter(pa.array(mask))
+            kept.append(chunk)
+            first = end
+        return kept
 
     def _loaded(self, position: int) -> pa.RecordBatch:
         chunk = self._chunks[position]
@@ -110,12 +143,16 @@ def _concat(chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """One state of a table: the first `row_count` of `rows`, true from `at_s` on."""
+    """One state of a table, true from `at_s` on: the first `stop` of `rows` but for the dead."""
 
     number: int
     at_s: float
     rows: Rows
+    stop: int
     row_count: int
+
+    def chunks(self) -> list[pa.RecordBatch]:
+        return self.rows.alive(self.stop, self.number)
 
 
 class VersionLog:
@@ -123,7 +160,8 @@ class VersionLog:
 
     def __init__(self, at_s: float, time_travel_s: float) -> None:
         self._time_travel_s = time_travel_s
-        self._versions = [Version(0, at_s, Rows(), 0)]
+        self._versions = [Version(0, at_s, Rows(), 0, 0)]
+        self._forgotten = -1
 
     @property
     def latest(self) -> Version:
@@ -131,15 +169,28 @@ class VersionLog:
 
     def append(self, chunks: Sequence[Chunk], at_s: float) -> None:
         """Adds rows: a new version that shares the older rows with the last one."""
-        rows = self.latest.rows
+        before = self.latest
+        before.rows.append(chunks)
+        self._push(before.rows, at_s, before.row_count + before.rows.row_count - before.stop)
+
+    def change(self, dead: Sequence[int], chunks: Sequence[pa.RecordBatch], at_s: float) -> None:
+        """Removes the rows at some positions, none of them dead, and adds others at the end."""
+        before = self.latest
+        rows = before.rows
+        if dead:
+            rows.kill(dead, before.number + 1)
         rows.append(chunks)
-        self._push(rows, at_s)
+        count = before.row_count - len(dead) + rows.row_count - before.stop
+        self._push(rows, at_s, count)
+        if rows.row_count - count > count + _DEAD_MAX:
+            # Half of it is dead, so a copy of the rest costs no more than what was written.
+            self.replace(self.latest.chunks(), at_s)
 
     def replace(self, chunks: Sequence[pa.RecordBatch], at_s: float) -> None:
         """Puts other rows in the place of all rows."""
         rows = Rows()
         rows.append(chunks)
-        self._push(rows, at_s)
+        self._push(rows, at_s, rows.row_count)
 
     def at(self, at_s: float) -> Version | None:
         """Returns the version that was true then; None if it is no longer, or not yet, known."""
@@ -151,12 +202,14 @@ class VersionLog:
 
         A version that another took the place of counted the same rows, fewer of them.
         """
+        if number <= self._forgotten:
+            return None
         position = bisect.bisect_left(self._versions, number, key=lambda version: version.number)
         return self._versions[position].rows if position < len(self._versions) else None
 
-    def _push(self, rows: Rows, at_s: float) -> None:
+    def _push(self, rows: Rows, at_s: float, row_count: int) -> None:
         at_s = max(at_s, self.latest.at_s)
-        version = Version(self.latest.number + 1, at_s, rows, rows.row_count)
+        version = Version(self.latest.number + 1, at_s, rows, rows.row_count, row_count)
         if at_s == self.latest.at_s and rows is self.latest.rows:
             # No reader can name a moment between the two.
             self._versions[-1] = version
@@ -165,4 +218,6 @@ class VersionLog:
         horizon = at_s - self._time_travel_s
         if self._versions[0].at_s < horizon and len(self._versions) > 1:
             keep = bisect.bisect_right(self._versions, horizon, key=lambda each: each.at_s)
-            del self._versions[: max(keep - 1, 0)]
+            if keep > 1:
+                self._forgotten = self._versions[keep - 2].number
+                del self._versions[: keep - 1]

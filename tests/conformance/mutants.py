@@ -238,7 +238,7 @@ MUTANTS = [
     _m("one row can be split", "sessions.py", "if length < rows_min or not 0 < first < length:", "if False:", "test_one_row_cannot_be_split"),
     _m("any fraction splits", "read.py", "if not 0.0 < fraction < 1.0:", "if False:", "test_fraction_out_of_range"),
     _m("snapshot_time is ignored", "read.py", 'if not asked.table_modifiers.HasField("snapshot_time"):', "if True:", "test_snapshot_time test_snapshot_time_before_the_table"),
-    _m("a snapshot has the rows of later", "table.py", "version.rows.slice(0, version.row_count)", "version.rows.slice(0, version.rows.row_count)", "test_snapshot_time"),
+    _m("a snapshot has the rows of later", "table.py", "in version.chunks()", "in version.rows.slice(0, version.rows.row_count)", "test_snapshot_time"),
     _m("row restrictions are ignored", "read.py", "_keeper(filterable, restriction, document[\"now_s\"]) if restriction else None", "None", "test_row_restriction"),
     _m("a bad restriction is ignored", "read.py", "    compiled = RowFilter(schema, restriction, now_s=now_s)\n", "    try:\n        compiled = RowFilter(schema, restriction, now_s=now_s)\n    except Refused:\n        return lambda chunks: list(chunks)\n", "test_bad_restriction"),
     _m("a restriction sees selected columns only", "read.py", "_keeper(filterable, restriction, document[\"now_s\"]) if restriction else None", "_keeper(Projection(schema, options.selected_fields).schema, restriction, 0.0) if restriction else None", "test_restriction_on_a_column_not_selected"),
@@ -265,7 +265,7 @@ MUTANTS = [
     _m("a table does not expire", "store.py", "if found is None or found.expires_s is None or found.expires_s > self.clock.now_s():", "if True:", "test_expired_table"),
     # --- store and changes ---
     _m("the partition time is lost", "read.py", "return table.snapshot(pseudo_columns=True)\n        try", "return table.snapshot()\n        try", "test_partition_time"),
-    _m("an UPSERT only inserts", "cdc.py", "if (chunk := _without(stored, key, final)).num_rows", "if (chunk := stored).num_rows", "test_upsert_and_delete"),
+    _m("an UPSERT only inserts", "cdc.py", "    gone = _rows_with(table, key, final)\n", "    gone: list[int] = []\n", "test_upsert_and_delete"),
     _m("a DELETE does nothing", "cdc.py", 'upserts = sorted(row for row in final.values() if kinds[row] == "UPSERT")', "upserts = sorted(final.values())", "test_upsert_and_delete test_deleted_key_stays_deleted"),
     _m("sequence numbers are ignored", "cdc.py", "if known is not None and sequence < known:", "if False:", "test_sequence_numbers"),
     _m("of equal sequence numbers the first wins", "cdc.py", "sequence < known:", "sequence <= known:", "test_equal_sequence_numbers"),

@@ -165,6 +165,47 @@ def test_streams_and_sessions_go_on_after_a_restart(tmp_path):
         )
 
 
+def test_a_session_reads_the_rows_of_before_the_changes_also_after_a_restart(tmp_path):
+    def connect(server):
+        channel = grpc.insecure_channel(server.storage_endpoint)
+        return channel, kit.BigQuery(kit.GrpcTransport(channel), None, None, None)
+
+    def read():
+        return [
+            (row["id"], row["name"])
+            for stream in session.streams
+            for row in bigquery.stream_rows(session, stream.name)
+        ]
+
+    clock = testing.FakeClock()
+    writer = kit.Writer(id="int64", name="string", _CHANGE_TYPE="string")
+    with testing.Emulator(data_dir=tmp_path, clock=clock) as server:
+        server.create_table("p.d.t", FIELDS, tableConstraints={"primaryKey": {"columns": ["id"]}})
+        channel, bigquery = connect(server)
+        bigquery.append(T.default_stream, WRITER, ids(1, 2, 3))
+        clock.advance(1)
+        session = bigquery.create_session(T)
+        # In the same instant as the session.
+        changes = [
+            writer.row(id=2, name="new", _CHANGE_TYPE="UPSERT"),
+            writer.row(id=3, _CHANGE_TYPE="DELETE"),
+        ]
+        bigquery.append(T.default_stream, writer, changes)
+        before = read()
+        channel.close()
+
+    with testing.Emulator(data_dir=tmp_path, clock=clock) as server:
+        channel, bigquery = connect(server)
+        after = read()
+        channel.close()
+
+        assert before == after == [(1, None), (2, None), (3, None)]
+        assert [(row["id"], row["name"]) for row in server.visible_rows("p.d.t")] == [
+            (1, None),
+            (2, "new"),
+        ]
+
+
 class Zygote:
     """Starts emulators in processes of their own, quickly."""
 

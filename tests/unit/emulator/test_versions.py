@@ -62,7 +62,7 @@ def test_each_version_keeps_its_rows():
 
     def at(moment: float) -> list[int]:
         version = log.at(moment)
-        return numbers(version.rows.slice(0, version.row_count))
+        return numbers(version.chunks())
 
     assert at(5.0) == []
     assert at(10.0) == [0, 1, 2]
@@ -91,7 +91,90 @@ def test_a_version_that_was_overtaken_in_the_same_instant_still_knows_its_rows()
 
     found = log.rows_of(pinned.number)
 
-    assert numbers(found.slice(0, pinned.row_count)) == [0, 1]
+    assert numbers(found.alive(pinned.stop, pinned.number)) == [0, 1]
+
+
+def test_a_version_keeps_the_rows_that_die_in_the_same_instant():
+    log = VersionLog(0.0, 7 * DAY_S)
+    log.append([batch(0, 4)], 10.0)
+    pinned = log.latest
+
+    log.change([1, 3], [batch(9, 1)], 10.0)
+
+    found = log.rows_of(pinned.number)
+    assert numbers(found.alive(pinned.stop, pinned.number)) == [0, 1, 2, 3]
+    assert numbers(log.latest.chunks()) == [0, 2, 9]
+    assert log.latest.row_count == 3
+
+
+def test_a_version_that_is_forgotten_is_not_taken_for_a_later_one():
+    log = VersionLog(0.0, 7 * DAY_S)
+    log.append([batch(0, 2)], 1 * DAY_S)
+    pinned = log.latest
+    log.replace([batch(50, 9)], 2 * DAY_S)
+
+    log.append([batch(60, 1)], 20 * DAY_S)
+
+    assert log.rows_of(pinned.number) is None
+
+
+def test_rows_that_change_again_and_again_do_not_pile_up():
+    log = VersionLog(0.0, 7 * DAY_S)
+    log.append([batch(0, 100)], 0.0)
+    held = []
+
+    for moment in range(1, 200):
+        rows = log.latest.rows
+        gone = [at for at in range(log.latest.stop) if at not in set(rows.dead(log.latest.number))]
+        log.change(gone, [batch(0, 100)], float(moment))
+        held.append(log.latest.stop)
+
+    # A list is left behind when it is half dead: never more than that, and not at each change.
+    assert max(held) < 2 * 100 + 1_000 + 100
+    assert 15 < len({id(version.rows) for version in log._versions}) < 25
+    assert log.latest.row_count == 100
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "change", "change", "replace"]),
+        st.integers(0, 5),
+        st.sampled_from([0.0, 0.0, 1.0]),
+        st.randoms(use_true_random=False),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=_STEPS)
+@settings(max_examples=150, deadline=None)
+def test_every_state_stays_what_it_was(steps):
+    log, now, fresh = VersionLog(0.0, 7 * DAY_S), 0.0, 0
+    states = [(log.latest, [])]
+    for kind, count, later, chance in steps:
+        now += later
+        added, before = [batch(fresh, count)], states[-1][1]
+        new = list(range(fresh, fresh + count))
+        fresh += count
+        if kind == "append":
+            log.append(added, now)
+            after = before + new
+        elif kind == "replace":
+            log.replace(added, now)
+            after = new
+        else:
+            latest = log.latest
+            dead = set(latest.rows.dead(latest.number).tolist())
+            alive = [at for at in range(latest.stop) if at not in dead]
+            chosen = set(chance.sample(range(len(alive)), min(count, len(alive))))
+            log.change([alive[at] for at in chosen], added, now)
+            after = [each for at, each in enumerate(before) if at not in chosen] + new
+        states.append((log.latest, after))
+
+    for version, expected in states:
+        found = log.rows_of(version.number)
+        assert numbers(found.alive(version.stop, version.number)) == expected
+        assert version.row_count == len(expected)
 
 
 def test_a_clock_that_runs_back_breaks_no_order():
