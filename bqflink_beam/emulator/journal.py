@@ -1,14 +1,15 @@
 """`FileJournal`: every transaction of a store in one file, so that a killed server comes back whole.
 
-A record is a transaction: length, checksum, then its operations as JSON, with their
-chunks as Arrow behind it. It is handed to the operating system before the transaction
-takes effect, and so before anyone is told of it: ``kill -9`` loses nothing that was
-acknowledged. (A machine that loses power may.) A record that was cut off by the kill
-was never acknowledged, and is cut away at the next start.
+A record is a transaction: length, checksums of what follows and of the length, then its
+operations as JSON, with their chunks as Arrow behind it. It is handed to the operating
+system before the transaction takes effect, and so before anyone is told of it: ``kill -9``
+loses nothing that was acknowledged. (A machine that loses power may.) A record that was cut
+off by the kill was never acknowledged, and is cut away at the next start.
 """
 
 import fcntl
 import json
+import logging
 import os
 import pathlib
 import struct
@@ -23,8 +24,12 @@ from bqflink_beam.emulator.transaction import Operation
 from bqflink_beam.emulator.versions import Chunk, LazyChunk
 from bqflink_beam.errors import ConfigError
 
-_MAGIC = b"bqflink-journal-1\n"
-_HEADER = struct.Struct("<QI")
+_log = logging.getLogger(__name__)
+
+_MAGIC = b"bqflink-journal-2\n"
+_HEADER = struct.Struct("<QII")
+_CHECKED = struct.Struct("<QI")
+_CLOSED = -1
 _JSON_LENGTH = struct.Struct("<I")
 
 
@@ -47,6 +52,7 @@ class FileJournal:
         except BlockingIOError:
             os.close(self._file)
             raise ConfigError(f"data folder {folder} is in use by another server") from None
+        self._torn = False
         self._size = os.fstat(self._file).st_size
         if self._size < len(_MAGIC) and _MAGIC.startswith(os.pread(self._file, self._size, 0)):
             os.ftruncate(self._file, 0)
@@ -57,7 +63,10 @@ class FileJournal:
             raise ConfigError(f"{self._path} is no journal of this version")
 
     def close(self) -> None:
-        os.close(self._file)
+        """Gives the folder free. May be repeated."""
+        file, self._file = self._file, _CLOSED
+        if file != _CLOSED:
+            os.close(file)
 
     def write(self, operations: Sequence[Operation]) -> None:
         """Adds a transaction.
@@ -66,13 +75,18 @@ class FileJournal:
             Refused: UNAVAILABLE, the disk does not take it; nothing is added.
         """
         payload = _encode(operations)
-        record = memoryview(_HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+        head = _CHECKED.pack(len(payload), zlib.crc32(payload))
+        record = memoryview(head + zlib.crc32(head).to_bytes(4, "little") + payload)
         written = 0
         try:
+            # A part of a record that a failed write left behind, and that could not be cut away.
+            if self._torn:
+                os.ftruncate(self._file, self._size)
+                self._torn = False
             while written < len(record):
                 written += os.write(self._file, record[written:])
         except OSError as error:
-            os.ftruncate(self._file, self._size)
+            self._torn = True
             raise Refused(f"the journal cannot be written: {error}", code="UNAVAILABLE") from error
         self._size += len(record)
 
@@ -80,12 +94,25 @@ class FileJournal:
         """Yields the transactions, oldest first. Call it once, before the first `write`.
 
         Raises:
-            ConfigError: a record in the middle is damaged; nothing is dropped silently.
+            ConfigError: a record in the middle is damaged; nothing is dropped silently, and
+                the journal is closed.
         """
+        try:
+            yield from self._records()
+        except ConfigError:
+            self.close()
+            raise
+
+    def _records(self) -> Iterator[list[Operation]]:
         position = len(_MAGIC)
         while position < self._size:
             record = self._record(position)
             if record is None:
+                _log.warning(
+                    "%s: cutting off %d bytes of a record that was not written whole",
+                    self._path,
+                    self._size - position,
+                )
                 os.ftruncate(self._file, position)
                 self._size = position
                 return
@@ -97,7 +124,11 @@ class FileJournal:
         header = os.pread(self._file, _HEADER.size, position)
         if len(header) < _HEADER.size:
             return None
-        length, checksum = _HEADER.unpack(header)
+        length, checksum, checksum_of_head = _HEADER.unpack(header)
+        if zlib.crc32(header[: _CHECKED.size]) != checksum_of_head:
+            if self._only_zeros(position):
+                return None
+            raise ConfigError(f"{self._path} is damaged at byte {position}")
         end = position + _HEADER.size + length
         if end > self._size:
             return None
@@ -107,6 +138,13 @@ class FileJournal:
                 return None
             raise ConfigError(f"{self._path} is damaged at byte {position}")
         return payload
+
+    def _only_zeros(self, position: int) -> bool:
+        # What a file system may leave at the end when the power goes.
+        step = 1 << 20
+        return not any(
+            any(os.pread(self._file, step, at)) for at in range(position, self._size, step)
+        )
 
 
 def _read(file: int, length: int, position: int) -> bytes:

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from bqflink_beam import testing
-from bqflink_beam.emulator.journal import FileJournal
+from bqflink_beam.emulator.journal import _HEADER, _MAGIC, FileJournal
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store
 from bqflink_beam.errors import ConfigError
@@ -59,10 +60,12 @@ def test_everything_comes_back(filled):
     journal.close()
 
 
-@pytest.mark.parametrize("cut", [1, 7, 20])
+@pytest.mark.parametrize("cut", [1, 7, 20, "head", "in the head"])
 def test_a_record_that_was_cut_off_is_forgotten_and_others_follow_it(filled, cut):
     path = filled / "journal"
-    os.truncate(path, path.stat().st_size - cut)
+    sizes = record_sizes(path)
+    left = {"head": 16, "in the head": 5}.get(cut, sizes[-1] - cut if cut in (1, 7, 20) else 0)
+    os.truncate(path, path.stat().st_size - sizes[-1] + left)
 
     store, journal = opened(filled)
     assert rows(store) == [1, 2]
@@ -74,16 +77,73 @@ def test_a_record_that_was_cut_off_is_forgotten_and_others_follow_it(filled, cut
     journal.close()
 
 
-def test_damage_in_the_middle_is_told_and_not_skipped(filled):
+def record_sizes(path: pathlib.Path) -> list[int]:
+    data, sizes, at = path.read_bytes(), [], len(_MAGIC)
+    while at < len(data):
+        sizes.append(_HEADER.size + _HEADER.unpack_from(data, at)[0])
+        at += sizes[-1]
+    return sizes
+
+
+# A length that is damaged must not make all that follows look like a record cut short.
+@pytest.mark.parametrize("byte", range(0, 40, 3))
+def test_damage_in_the_middle_is_told_and_not_skipped(filled, byte):
     path = filled / "journal"
     data = bytearray(path.read_bytes())
-    data[60] ^= 0xFF
+    data[len(_MAGIC) + byte] ^= 0xFF
     path.write_bytes(data)
 
-    journal = FileJournal(filled)
-    with pytest.raises(ConfigError, match="damaged at byte"):
-        Store(testing.FakeClock(), journal=journal)
+    for _ in range(2):  # the folder is free again
+        with pytest.raises(ConfigError, match="damaged at byte"):
+            testing.Emulator(data_dir=filled)
+
+    assert path.read_bytes() == data
+
+
+def test_zeros_at_the_end_are_cut_away(filled):
+    path = filled / "journal"
+    size = path.stat().st_size
+    os.truncate(path, size + 3_000_000)
+
+    store, journal = opened(filled)
+
+    assert rows(store) == [1, 2, 3]
+    assert path.stat().st_size == size
     journal.close()
+
+
+def test_a_write_that_fails_half_way_leaves_the_journal_whole(filled):
+    store, journal = opened(filled)
+    size = (filled / "journal").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, hard))
+    try:
+        with pytest.raises(Refused, match="cannot be written"):
+            store.require_table(T).append([batch(*range(1000))])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert (filled / "journal").stat().st_size == size + 100
+
+    assert rows(store) == [1, 2, 3]
+    store.require_table(T).append([batch(4)])
+    journal.close()
+
+    store, journal = opened(filled)
+    assert rows(store) == [1, 2, 3, 4]
+    journal.close()
+
+
+def test_a_journal_that_is_closed_writes_into_no_other_file(filled, tmp_path_factory):
+    store, journal = opened(filled)
+    journal.close()
+    path = tmp_path_factory.mktemp("other") / "file"
+    with path.open("wb"), pytest.raises(Refused, match="cannot be written"):
+        store.require_table(T).append([batch(4)])
+
+    assert path.read_bytes() == b""
+    assert rows(store) == [1, 2, 3]
 
 
 def test_two_servers_do_not_share_a_folder(filled):
