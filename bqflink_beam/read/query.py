@@ -29,7 +29,7 @@ _WAIT_S = 6.5 * 3600
 _REASONS_TRANSIENT = frozenset(
     {
         "backendError", "internalError", "jobBackendError", "jobInternalError",
-        "rateLimitExceeded", "jobRateLimitExceeded", "tableUnavailable", "stopped",
+        "rateLimitExceeded", "jobRateLimitExceeded", "tableUnavailable",
     }
 )  # fmt: skip
 _ERRORS_BY_REASON: Mapping[str, type[ServiceError]] = {

@@ -259,6 +259,15 @@ def test_a_query_that_goes_on_failing_ends_in_an_error():
     assert len(jobs.inserted) == 5
 
 
+def test_a_query_that_somebody_has_cancelled_is_not_started_again():
+    jobs = JobsModel([("stopped", "Job execution was cancelled: User requested cancellation")])
+
+    with pytest.raises(PermanentError, match="User requested cancellation"):
+        query.run(jobs, "SELECT 1", run_id="run", clock=FakeClock())
+
+    assert len(jobs.inserted) == 1
+
+
 @pytest.mark.parametrize(
     ("reason", "error"),
     [
