@@ -464,3 +464,72 @@ NESTED = Append(
 """Arrays and messages; days are those of ITBigQueryTimeEncoderTest."""
 
 APPENDS = {"types": TYPES, "texts": TEXTS, "wrappers": WRAPPERS, "nested": NESTED}
+
+# --- Arrow ----------------------------------------------------------------------------------
+
+COLUMNS = TableSchema(
+    (
+        *_TYPES.fields,
+        _field("ints", "INT64", "REPEATED"),
+        _field("home", "STRUCT", fields=_HOME),
+        _field("stops", "STRUCT", "REPEATED", fields=_HOME),
+    )
+)
+VALUES = tuple(
+    _row(COLUMNS, **types, **more)
+    for types, more in zip(
+        TYPES.values,
+        (
+            {"ints": [1, 0, -1], "home": _BERN_VALUE, "stops": [_BERN_VALUE, _NOWHERE]},
+            {"home": _NOWHERE},
+            {},
+        ),
+        strict=True,
+    )
+)
+"""Rows of every type, by column of `COLUMNS`."""
+
+# --- Avro -----------------------------------------------------------------------------------
+
+AVRO_SCHEMA = (
+    '{"type":"record","name":"__root__","fields":['
+    '{"name":"s","type":["null","string"]},'
+    '{"name":"b","type":["null","bytes"]},'
+    '{"name":"i","type":"long"},'
+    '{"name":"f","type":["null","double"]},'
+    '{"name":"ok","type":["null","boolean"]},'
+    '{"name":"n","type":["null",{"type":"bytes","logicalType":"decimal","precision":38,"scale":9}]},'
+    '{"name":"w","type":["null",{"type":"bytes","logicalType":"decimal","precision":77,"scale":38}]},'
+    '{"name":"d","type":["null",{"type":"int","logicalType":"date"}]},'
+    '{"name":"t","type":["null",{"type":"long","logicalType":"time-micros"}]},'
+    '{"name":"l","type":["null",{"type":"string","logicalType":"datetime"}]},'
+    '{"name":"at","type":["null",{"type":"long","logicalType":"timestamp-micros"}]},'
+    '{"name":"j","type":["null",{"type":"string","sqlType":"JSON"}]},'
+    '{"name":"g","type":["null",{"type":"string","sqlType":"GEOGRAPHY"}]},'
+    '{"name":"v","type":["null",{"type":"string","sqlType":"INTERVAL"}]},'
+    '{"name":"r","type":["null",{"type":"record","namespace":"google.sqlType","name":"RANGE_DATE",'
+    '"sqlType":"RANGE","fields":['
+    '{"name":"start","type":["null",{"type":"int","logicalType":"date"}]},'
+    '{"name":"end","type":["null",{"type":"int","logicalType":"date"}]}]}]},'
+    '{"name":"ints","type":{"type":"array","items":"long"}},'
+    '{"name":"home","type":["null",{"type":"record","name":"__s_0","fields":['
+    '{"name":"city","type":["null","string"]},'
+    '{"name":"since","type":["null",{"type":"string","logicalType":"datetime"}]},'
+    '{"name":"tags","type":{"type":"array","items":"string"}}]}]},'
+    '{"name":"stops","type":{"type":"array","items":{"type":"record","name":"__s_1","fields":['
+    '{"name":"city","type":["null","string"]},'
+    '{"name":"since","type":["null",{"type":"string","logicalType":"datetime"}]},'
+    '{"name":"tags","type":{"type":"array","items":"string"}}]}}}]}'
+)
+"""The shapes of BigQuery's read sessions, by the tests of the Spark connector and of the Python client."""
+
+AVRO_ROWS = (
+    "0204c3a9020400ffffffffffffffffffff01029a9999999999b93f02010208b87973ff02020102f3e457"
+    "0280d9ae87e3020234393939392d31322d33315432333a35393a35392e3939393030300201021c7b2261"
+    "223a5b312c6e756c6c5d7d0214504f494e54283120322902282d312d322033202d343a353a362e373030"
+    "303030020002c082e60206020001000202084265726e0234303030312d30312d30315431333a31343a31"
+    "352e30313630303004026100000402084265726e0234303030312d30312d30315431333a31343a31352e"
+    "303136303030040261000000000000020002000002000000000000000002000000020002000002000000"
+    "0000000200000000000002000000000000000000000000000000"
+)
+"""`VALUES` in that schema, one record after another, as fastavro writes them."""
