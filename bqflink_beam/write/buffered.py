@@ -53,6 +53,9 @@ class BufferedWriter:
         self._budget_s = budget_s
         self._request_bytes_max = request_bytes_max
         self._made_in_bundle: set[str] = set()
+        # By table, a stream made for rows that were all bad: it is empty, and nobody else
+        # has heard of it.
+        self._unused: dict[str, str] = {}
         # In order of use, the one used last at the end.
         self._open: dict[str, tuple[bytes, StreamAppender]] = {}
         self.streams_created = 0
@@ -72,12 +75,15 @@ class BufferedWriter:
             BqflinkError: the bundle cannot go on.
         """
         stream, offset = self._start(position, batch)
-        try:
-            appender, rejected = self._append(stream, offset, batch)
-        except GiveUpStream:
-            stream, offset = self._new_stream(position, batch), 0
-            appender, rejected = self._append(stream, offset, batch)
+        while True:
+            try:
+                appender, rejected = self._append(stream, offset, batch)
+                break
+            except GiveUpStream:
+                stream, offset = self._new_stream(position, batch), 0
         if appender.next_offset == offset:
+            if offset == 0:
+                self._unused[batch.table] = stream
             return Appended(position, None, rejected)
         return Appended(
             Position(stream, appender.next_offset, self._clock.now_s()),
@@ -95,6 +101,9 @@ class BufferedWriter:
         return position.stream, position.next_offset
 
     def _new_stream(self, position: Position | None, batch: RowBatch) -> str:
+        unused = self._unused.pop(batch.table, None)
+        if unused is not None:
+            return unused
         table = TableReference.parse(batch.table)
         if position is None:
             self._prepare_table(table)

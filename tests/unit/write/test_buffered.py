@@ -78,6 +78,61 @@ def test_nothing_is_flushed_and_no_position_moves_when_no_row_was_taken(writer, 
     assert [row.index for row in result.rejected] == [0, 1]
 
 
+def _all_bad(rows):
+    bad = [(index, "bad") for index, row in enumerate(rows) if row.startswith(b"bad")]
+    return RowsRejectedError("row errors", rows=bad) if bad else None
+
+
+def test_bad_rows_alone_use_up_one_stream_however_many_they_are(writer, model):
+    model.refuse = _all_bad
+
+    for _ in range(5):
+        writer.start_bundle()
+        for _ in range(3):
+            assert writer.append(None, batch(b"bad")).position is None
+    result = writer.append(None, batch(b"a"))
+    other = writer.append(None, batch(b"b"))
+
+    assert writer.streams_created == 2
+    assert model.streams[result.position.stream].rows == [b"a"]
+    assert model.streams[other.position.stream].rows == [b"b"]
+
+
+def test_a_stream_with_rows_is_not_given_to_another_key_because_a_batch_was_bad(writer, model):
+    first = writer.append(None, batch(b"a"))
+    model.refuse = _all_bad
+    writer.append(first.position, batch(b"bad"))
+
+    other = writer.append(None, batch(b"b"))
+
+    assert other.position.stream != first.position.stream
+    assert model.streams[other.position.stream].rows == [b"b"]
+
+
+def test_the_unused_stream_of_a_table_is_not_anothers(writer, model):
+    model.refuse = _all_bad
+    writer.append(None, batch(b"bad"))
+
+    result = writer.append(None, batch(b"a", table="p.d.other"))
+
+    assert str(model.streams[result.position.stream].table) == "p.d.other"
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["new key", "stream of the key is gone too"])
+def test_an_unused_stream_that_has_expired_is_replaced(writer, model, written):
+    position = writer.append(None, batch(b"a")).position if written else None
+    model.refuse = _all_bad
+    writer.append(None, batch(b"bad"))
+    for name in list(model.streams):
+        model.expire(name)
+    writer.start_bundle()
+
+    result = writer.append(position, batch(b"b", b"c"))
+
+    assert result.flush == FlushMark(result.position.stream, 2)
+    assert model.streams[result.position.stream].rows == [b"b", b"c"]
+
+
 def test_a_missing_table_is_prepared_for_a_key_that_has_written_nothing(writer, prepared):
     position = writer.append(None, batch(b"a")).position
     writer.append(position, batch(b"b"))
