@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bqflink_beam.emulator.server import EmulatorServer
 
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_ADVANCE_MAX_S = 1e9
 _BODY_BYTES_MAX = 1 << 20
 
 
@@ -144,14 +145,14 @@ def _route(
         return values.rest_rows(table.schema, table.snapshot().chunks, int64_timestamps=True)
     if (method, path) == ("POST", "/expire"):
         name = str(body.get("name", ""))
-        server.write.streams.expire(name)
-        server.read.expire(name)
+        if not (server.write.streams.expire(name) or server.read.expire(name)):
+            raise Refused(f"no such write stream or read session: {name!r}", code="NOT_FOUND")
         return {}
     if (method, path) == ("POST", "/clock"):
         if not isinstance(server.clock, MovingClock):
             raise ConfigError("this server's clock cannot be moved")
         advance_s = body.get("advance_s")
-        if not isinstance(advance_s, (int, float)) or advance_s < 0:
+        if not isinstance(advance_s, (int, float)) or not 0 <= advance_s < _ADVANCE_MAX_S:
             raise ConfigError(f"advance_s must be a number of seconds, got {advance_s!r}")
         server.clock.advance(advance_s)
         return {"now_s": server.clock.now_s()}

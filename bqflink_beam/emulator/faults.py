@@ -8,14 +8,16 @@ third" is exact whatever runs at once.
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import grpc
+from google.cloud.bigquery_storage_v1 import types as storage_types
 
 from bqflink_beam.clock import Clock
 from bqflink_beam.emulator.refused import Refused
@@ -23,6 +25,10 @@ from bqflink_beam.errors import ConfigError
 
 _ACTIONS = ("status", "delay", "cut", "expire", "duplicate", "hang", "kill")
 _CODES = frozenset(code.name for code in grpc.StatusCode) - {"OK"}
+_STORAGE_ERRORS = frozenset(storage_types.StorageError.StorageErrorCode.__members__)
+_SECONDS_MAX = 1e9
+_READS = frozenset({"ReadRows", "CreateReadSession", "GetWriteStream"})
+Answer = TypeVar("Answer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,11 +41,12 @@ class Fault:
         action: ``status`` ends the call with `code`; ``cut`` ends it as a broken
             connection does (UNAVAILABLE); ``delay`` waits `delay_s`; ``hang`` never
             answers; ``expire`` makes the stream or read session too old, then goes on;
-            ``duplicate`` lets the request arrive twice; ``kill`` sends SIGKILL to the
+            ``duplicate`` lets the request arrive twice, and answers the first; ``kill`` sends SIGKILL to the
             caller (its ``x-bqflink-pid`` header, or `pid`) and never answers.
         when: before or after the call takes effect.
         code: gRPC status name.
         storage_error: name of a ``StorageError`` code to put in the status details.
+        retry_after_s: gRPC only: the pause that the status asks for, as ``RetryInfo``.
         in_band: AppendRows only: answer the request with the error and keep the
             connection open.
         table: ``project.dataset.table``; None matches every table.
@@ -56,6 +63,7 @@ class Fault:
     code: str | None = None
     message: str = "injected fault"
     storage_error: str | None = None
+    retry_after_s: float | None = None
     in_band: bool = False
     delay_s: float = 0.0
     table: str | None = None
@@ -76,8 +84,23 @@ class Fault:
             )
         if self.code is not None and self.code not in _CODES:
             raise ConfigError(f"code must be one of {sorted(_CODES)}, got {self.code!r}")
-        if not isinstance(self.delay_s, (int, float)) or self.delay_s < 0:
-            raise ConfigError(f"delay_s must be a number of seconds, got {self.delay_s!r}")
+        for name, seconds in (("delay_s", self.delay_s), ("retry_after_s", self.retry_after_s)):
+            known = isinstance(seconds, (int, float)) and 0 <= seconds < _SECONDS_MAX
+            if seconds is not None and not known:
+                raise ConfigError(f"{name} must be a number of seconds, got {seconds!r}")
+        if self.storage_error is not None and self.storage_error not in _STORAGE_ERRORS:
+            raise ConfigError(
+                f"storage_error must be one of {sorted(_STORAGE_ERRORS)}, got {self.storage_error!r}"
+            )
+        # What could never act would make a test that passes whatever happens.
+        if self.in_band and (self.method != "AppendRows" or self.action != "status"):
+            raise ConfigError("in_band goes with a status of AppendRows only")
+        if self.after_responses and (self.method != "ReadRows" or self.when != "before"):
+            raise ConfigError("after_responses goes with faults before messages of ReadRows only")
+        if self.retry_after_s is not None and (self.action != "status" or "." in self.method):
+            raise ConfigError("retry_after_s goes with a status of gRPC only")
+        if self.action == "duplicate" and self.method in _READS:
+            raise ConfigError(f"a {self.method} that arrives twice is no other than one")
         if self.nth < 1 or (self.times is not None and self.times < 1):
             raise ConfigError(f"nth and times count from 1, got {self.nth} and {self.times}")
 
@@ -108,6 +131,7 @@ class Injected(Refused):
             storage_error=fault.storage_error,
             entity=fault.stream or fault.table or "",
         )
+        self.retry_after_s = fault.retry_after_s
         self.in_band = fault.in_band
         self.cut = fault.action == "cut"
 
@@ -140,7 +164,15 @@ class Acting:
         """Whether the request arrives twice."""
         return any(fault.action == "duplicate" for fault in self._faults)
 
-    def before(self, expire: Callable[[], None] | None = None, *, responses: int = 0) -> None:
+    def deliver(self, apply: Callable[[], Answer]) -> Answer:
+        """Applies a request, twice if it arrives twice; returns the first answer."""
+        answer = apply()
+        if self.duplicate:
+            with contextlib.suppress(Refused):
+                apply()
+        return answer
+
+    def before(self, expire: Callable[[], object] | None = None, *, responses: int = 0) -> None:
         """Acts before the call takes effect; for ReadRows, before each message.
 
         Args:
@@ -152,11 +184,11 @@ class Acting:
         """
         self._act("before", expire, responses)
 
-    def after(self, expire: Callable[[], None] | None = None) -> None:
+    def after(self, expire: Callable[[], object] | None = None) -> None:
         """Acts after the call has taken effect. Raises as `before`."""
         self._act("after", expire, None)
 
-    def _act(self, when: str, expire: Callable[[], None] | None, responses: int | None) -> None:
+    def _act(self, when: str, expire: Callable[[], object] | None, responses: int | None) -> None:
         for fault in self._faults:
             if fault.when != when or responses not in (None, fault.after_responses):
                 continue
@@ -165,17 +197,23 @@ class Acting:
             if fault.action == "expire" and expire is not None:
                 expire()
             elif fault.action == "kill":
-                pid = fault.pid or self._call.pid
-                if pid is None:
-                    raise ConfigError(
-                        "a kill fault needs a pid, or a caller that sends x-bqflink-pid"
-                    )
-                os.kill(pid, signal.SIGKILL)
+                self._kill(fault.pid or self._call.pid)
                 self._call.wait_until_over()
             elif fault.action == "hang":
                 self._call.wait_until_over()
             elif fault.action in ("status", "cut"):
                 raise Injected(fault)
+
+    def _kill(self, pid: int | None) -> None:
+        if pid is None:
+            raise Refused(
+                "a kill fault needs a pid, or a caller that sends x-bqflink-pid",
+                code="FAILED_PRECONDITION",
+            )
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError as error:
+            raise Refused(f"cannot kill {pid}: {error}", code="FAILED_PRECONDITION") from error
 
 
 class Faults:

@@ -148,7 +148,8 @@ class ReadService:
         if not 0.0 < fraction < 1.0:
             raise Refused(f"request failed: fraction must be in (0, 1), got {request.fraction}")
         answer = storage_types.SplitReadStreamResponse.pb()()
-        parts = session.split(stream, fraction, self._settings.split_rows_min)
+        rows_min = self._settings.split_rows_min
+        parts = acting.deliver(lambda: session.split(stream, fraction, rows_min))
         if parts is not None:
             self._keep_document(session)
             answer.primary_stream.name = parts[0].name
@@ -156,12 +157,13 @@ class ReadService:
         acting.after(lambda: self.expire(session_name))
         return answer
 
-    def expire(self, session_name: str) -> None:
-        """Makes a session too old at once."""
+    def expire(self, session_name: str) -> bool:
+        """Makes a session too old at once; tells whether there is one."""
         session = self._session(session_name)
         if session is not None:
             session.expire_s = min(session.expire_s, self._store.clock.now_s())
             self._keep_document(session)
+        return session is not None
 
     def sessions(self) -> dict[str, float]:
         """Returns the sessions that are remembered, with the time each expires."""

@@ -11,6 +11,7 @@ class Refused(BqflinkError):
     `code` is a gRPC status name (``NOT_FOUND``); REST answers with its HTTP
     counterpart. `reason` is REST's word for it, made from the code where none is given.
     `storage_error` is the name of a ``StorageError`` code, with `entity` what it is about.
+    `retry_after_s` asks the caller to wait, over gRPC.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Refused(BqflinkError):
         self.reason = reason or _REASONS.get(code, "invalid")
         self.storage_error = storage_error
         self.entity = entity
+        self.retry_after_s: float | None = None
 
     def __str__(self) -> str:
         return self.message

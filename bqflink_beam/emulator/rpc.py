@@ -12,7 +12,7 @@ import grpc
 from google.cloud.bigquery_storage_v1 import types as storage_types
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
-from google.rpc import status_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 from bqflink_beam.emulator.faults import Call
 from bqflink_beam.emulator.refused import Refused
@@ -53,6 +53,12 @@ def status_of(refused: Refused) -> status_pb2.Status:
     if refused.storage_error is not None:
         detail = any_pb2.Any()
         detail.Pack(storage_error(refused))
+        status.details.append(detail)
+    if refused.retry_after_s is not None:
+        pause = error_details_pb2.RetryInfo()
+        pause.retry_delay.FromMicroseconds(round(refused.retry_after_s * 1e6))
+        detail = any_pb2.Any()
+        detail.Pack(pause)
         status.details.append(detail)
     return status
 

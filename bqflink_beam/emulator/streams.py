@@ -226,13 +226,14 @@ class WriteStreams:
             )
         return state
 
-    def expire(self, name: str) -> None:
-        """Makes a stream too old at once; for faults."""
-        state = self._store.document(KIND, name)
-        if state is not None:
-            with self._store.transaction() as change:
+    def expire(self, name: str) -> bool:
+        """Makes a stream too old at once, for faults; tells whether there is one."""
+        with self._store.transaction() as change:
+            state = self._store.document(KIND, name)
+            if state is not None:
                 change.put_document(KIND, name, {**state, "touched_s": float("-inf")})
                 change.drop_held(name)
+        return state is not None
 
     def states(self) -> list[dict[str, Any]]:
         """Returns every stream's state, those too old too (`expired`), in order of creation."""

@@ -82,7 +82,7 @@ class WriteService:
                 f"A partition decorator goes with the default stream only. Entity: {request.parent}"
             )
         table = self._table(request.parent)
-        state = self.streams.create(table, kind)
+        state = acting.deliver(lambda: self.streams.create(table, kind))
         acting.after(lambda: self.streams.expire(state["name"]))
         return _message(state, table, full=True)
 
@@ -112,7 +112,7 @@ class WriteService:
         acting.before(lambda: self.streams.expire(request.name))
         if stream == "_default":
             raise stream_not_found(request.name)
-        rows = self.streams.finalize(request.name)
+        rows = acting.deliver(lambda: self.streams.finalize(request.name))
         acting.after(lambda: self.streams.expire(request.name))
         return storage_types.FinalizeWriteStreamResponse.pb()(row_count=rows)
 
@@ -132,9 +132,7 @@ class WriteService:
         for name in names:
             parse_stream(name)
         response = storage_types.BatchCommitWriteStreamsResponse.pb()()
-        commit_s, problems = self.streams.commit(table, names)
-        if acting.duplicate:
-            self.streams.commit(table, names)
+        commit_s, problems = acting.deliver(lambda: self.streams.commit(table, names))
         acting.after(lambda: self._expire_all(names))
         if commit_s is not None:
             response.commit_time.FromMicroseconds(round(commit_s * 1e6))
@@ -154,7 +152,7 @@ class WriteService:
             )
         if not request.HasField("offset"):
             raise Refused(f"Offset must be set to flush rows. Entity: {name}")
-        self.streams.flush(name, request.offset.value)
+        acting.deliver(lambda: self.streams.flush(name, request.offset.value))
         acting.after(lambda: self.streams.expire(name))
         return storage_types.FlushRowsResponse.pb()(offset=request.offset.value)
 
@@ -180,10 +178,8 @@ class WriteService:
 
         try:
             acting.before(expire)
-            response, rows = connection.answer(request, size)
+            response, rows = acting.deliver(lambda: connection.answer(request, size))
             self._faults.count("AppendRows.rows", rows)
-            if acting.duplicate:
-                connection.answer(request, size)
             acting.after(expire)
         except Injected as injected:
             if not injected.in_band:

@@ -167,7 +167,7 @@ MUTANTS = [
     _m("a stream outlives its table", "streams.py", 'if state is None or self._too_old(state) or self._table(state) is None:', "if state is None or self._too_old(state):", "test_stream_of_a_dropped_table_is_gone"),
     # --- write: the methods ---
     _m("BASIC view tells the schema", "write.py", "    if full:\n        message.table_schema", "    if True:\n        message.table_schema", "test_basic_view_has_no_schema"),
-    _m("the default stream can be finalized", "write.py", 'if stream == "_default":\n            raise stream_not_found(request.name)\n        rows = self.streams.finalize(request.name)', 'rows = 0 if stream == "_default" else self.streams.finalize(request.name)', "test_default_stream_cannot_be_finalized"),
+    _m("the default stream can be finalized", "write.py", 'if stream == "_default":\n            raise stream_not_found(request.name)\n        rows = acting.deliver(lambda: self.streams.finalize(request.name))', 'rows = 0 if stream == "_default" else self.streams.finalize(request.name)', "test_default_stream_cannot_be_finalized"),
     _m("a stream may be listed twice", "write.py", "if len(set(names)) < len(names):", "if False:", "test_stream_listed_twice_is_written_once_at_most"),
     _m("a commit of nothing succeeds", "write.py", "if not names or len(names)", "if len(names)", "test_commit_of_nothing"),
     _m("commit_time is always set", "write.py", "if commit_s is not None:\n            response", "commit_s = commit_s or 1.0\n        if commit_s is not None:\n            response", "test_one_open_stream_stops_the_whole_commit"),

@@ -5,11 +5,14 @@ import json
 import urllib.error
 import urllib.request
 
+import grpc
 import pytest
 
 from bqflink_beam import testing
 from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.emulator.moving_clock import MovingClock
+from bqflink_beam.names import TableReference
+from bqflink_beam.testing.conformance import kit
 
 
 @pytest.fixture
@@ -76,6 +79,23 @@ def test_the_page_for_people_asks_for_what_is_served(server):
         call(server, "GET", f"/{name}")
 
 
+def test_streams_and_sessions_are_made_too_old(server):
+    with grpc.insecure_channel(server.storage_endpoint) as channel:
+        bigquery = kit.BigQuery(kit.GrpcTransport(channel), None, None, None)
+        table = TableReference("p", "d", "t")
+        stream = bigquery.create_stream(table, "BUFFERED")
+        session = bigquery.create_session(table)
+
+        call(server, "POST", "/expire", {"name": stream})
+        call(server, "POST", "/expire", {"name": session.name})
+
+        with pytest.raises(kit.Failure, match="NOT_FOUND"):
+            bigquery.get_stream(stream)
+        with pytest.raises(kit.Failure, match="session expired at"):
+            bigquery.read(session.streams[0].name)
+    assert refused(server, "POST", "/expire", {"name": "nobody"}) == 404
+
+
 def test_the_clock_moves_on(server):
     before = server.clock.now_s()
 
@@ -93,6 +113,9 @@ def test_the_clock_moves_on(server):
         ("POST", "/faults", [1]),
         ("GET", "/rows?table=", None),
         ("POST", "/clock", {"advance_s": "soon"}),
+        ("POST", "/clock", {"advance_s": float("nan")}),
+        ("POST", "/clock", {"advance_s": -1}),
+        ("POST", "/faults", {"method": "M", "code": "ABORTED", "nth": "3"}),
     ],
 )
 def test_nonsense_is_a_bad_request(server, method, path, body):

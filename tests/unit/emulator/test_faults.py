@@ -8,6 +8,7 @@ import threading
 import grpc
 import pytest
 from google.cloud.bigquery_storage_v1 import types
+from google.rpc import error_details_pb2, status_pb2
 
 from bqflink_beam import testing
 from bqflink_beam.emulator.faults import Call, Fault, Faults, Injected
@@ -166,6 +167,56 @@ class TestUnaryCalls:
         assert answer.HasField("commit_time")
         assert visible(server) == [1]
 
+    def test_a_flush_that_arrives_twice_is_answered_by_the_first(self, server, bigquery):
+        stream = bigquery.create_stream(_reference(), "BUFFERED")
+        bigquery.append(stream, WRITER, ids(1, 2))
+        server.faults.add(Fault(method="FlushRows", action="duplicate"))
+
+        assert bigquery.flush(stream, 1).offset == 1
+
+        assert visible(server) == [1, 2]
+
+    def test_a_stream_that_is_asked_for_twice_is_made_twice(self, server, bigquery):
+        server.faults.add(Fault(method="CreateWriteStream", action="duplicate"))
+
+        name = bigquery.create_stream(_reference(), "PENDING")
+
+        assert [state.name for state in server.streams()][0] == name
+        assert len(server.streams()) == 2
+
+    def test_a_status_may_ask_for_a_pause(self, server, bigquery):
+        server.faults.add(
+            Fault(
+                method="CreateWriteStream",
+                code="RESOURCE_EXHAUSTED",
+                retry_after_s=2.5,
+                storage_error="KMS_SERVICE_ERROR",
+            )
+        )
+        request = types.CreateWriteStreamRequest.pb()(parent=PATH)
+        with grpc.insecure_channel(server.storage_endpoint) as channel:
+            call = channel.unary_unary(
+                f"/{kit.WRITE}/CreateWriteStream",
+                request_serializer=lambda request: request.SerializeToString(),
+            )
+            with pytest.raises(grpc.RpcError) as failed:
+                call(request, timeout=30)
+
+        packed = dict(failed.value.trailing_metadata())["grpc-status-details-bin"]
+        details = status_pb2.Status.FromString(packed).details
+        pause = error_details_pb2.RetryInfo()
+        assert details[1].Unpack(pause)
+        assert pause.retry_delay.ToTimedelta().total_seconds() == 2.5
+
+    @pytest.mark.parametrize("pid", [None, 2**31 - 1])
+    def test_a_kill_without_a_victim_says_so(self, server, bigquery, pid):
+        server.faults.add(Fault(method="CreateWriteStream", action="kill", pid=pid))
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_stream(_reference(), "PENDING")
+
+        assert failed.value.code == "FAILED_PRECONDITION"
+
 
 class TestReadRows:
     def test_cut_after_some_responses(self, server, bigquery):
@@ -247,11 +298,20 @@ class TestCounting:
             {"code": "ABORTED", "nth": 0},
             {"code": "ABORTED", "action": "cut"},
             {"code": "ABORTED", "when": "during"},
+            {"code": "ABORTED", "in_band": True},
+            {"code": "ABORTED", "after_responses": 1},
+            {"code": "ABORTED", "retry_after_s": -1},
+            {"code": "ABORTED", "storage_error": "NOPE"},
+            {"code": "ABORTED", "method": "jobs.get", "retry_after_s": 1},
+            {"action": "cut", "method": "AppendRows", "in_band": True},
+            {"action": "cut", "method": "ReadRows", "after_responses": 1, "when": "after"},
+            {"action": "delay", "delay_s": float("nan")},
+            {"action": "duplicate", "method": "ReadRows"},
         ],
     )
     def test_rules_that_make_no_sense(self, wrong):
         with pytest.raises(ConfigError):
-            Fault(method="M", **wrong)
+            Fault(**{"method": "M", **wrong})
 
 
 def test_kill_ends_the_caller_that_named_itself(server):
