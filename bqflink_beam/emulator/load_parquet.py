@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bqflink_beam.emulator import types
+from bqflink_beam.emulator import types, values
 from bqflink_beam.emulator.api_errors import invalid
 from bqflink_beam.emulator.load_avro import check_columns, decimal_target
 from bqflink_beam.schema.model import Field, TableSchema
@@ -105,13 +105,13 @@ def parquet_batches(
     have = {name.lower(): index for index, name in enumerate(table.schema.names)}
     target = types.arrow_schema(schema)
     columns = []
-    for field in target:
+    for model, field in zip(schema, target, strict=True):
         index = have.get(field.name.lower())
         if index is None:
             columns.append(_nothing(field, table.num_rows))
             continue
         try:
-            columns.append(_cast(table.column(index), field.type))
+            columns.append(_cast(table.column(index), model, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise invalid(
                 f"Error while reading data, error message: field {field.name}: {error}"
@@ -126,12 +126,10 @@ def _nothing(field: pa.Field, count: int) -> pa.Array:
     return pa.nulls(count, field.type)
 
 
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, field: Field, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_list(kind) or pa.types.is_struct(kind):
         # Through Python: fields are found by name, and NULL lists become empty ones.
-        rows = column.to_pylist()
-        if pa.types.is_list(kind):
-            rows = [[] if row is None else row for row in rows]
+        rows = values.with_lists(field, column.to_pylist())
         return pa.chunked_array([pa.array(rows, kind)])
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(kind)

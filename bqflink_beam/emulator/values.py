@@ -35,11 +35,33 @@ def batch_from_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> p
     """
     columns = []
     for field in schema:
-        values = [row.get(field.name) for row in rows]
-        if field.repeated:
-            values = [[] if value is None else value for value in values]
+        values = with_lists(field, [row.get(field.name) for row in rows])
         columns.append(_array(field, values, types.arrow_type(field)))
     return pa.RecordBatch.from_arrays(columns, schema=types.arrow_schema(schema))
+
+
+def with_lists(field: Field, values: list[Any]) -> list[Any]:
+    """Returns values of a field whose missing lists are empty ones, at any depth of a STRUCT."""
+    complete = _completer(field)
+    return values if complete is None else [complete(value) for value in values]
+
+
+def _completer(field: Field) -> Callable[[Any], Any] | None:
+    """Returns what completes a value; None if there can be no list in it."""
+    inner = {each.name: complete for each in field.fields if (complete := _completer(each))}
+    if not inner:
+        return _list_of if field.repeated else None
+
+    def struct(value: Any) -> Any:
+        if value is None:
+            return None
+        return {**value, **{name: complete(value.get(name)) for name, complete in inner.items()}}
+
+    return (lambda items: [struct(item) for item in items or ()]) if field.repeated else struct
+
+
+def _list_of(items: Any) -> Any:
+    return [] if items is None else items
 
 
 def column_of(field: Field, values: list[Any]) -> pa.Array:

@@ -3,13 +3,14 @@
 import datetime
 from decimal import Context, Decimal
 
+import pyarrow as pa
 import pytest
 from google.cloud.bigquery import _helpers
 from google.cloud.bigquery.schema import SchemaField
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bqflink_beam.emulator import types, values
+from bqflink_beam.emulator import load_parquet, types, values
 from bqflink_beam.schema.model import Field, TableSchema
 
 UTC = datetime.timezone.utc
@@ -23,6 +24,49 @@ def test_every_bignumeric_is_kept(unscaled):
     kept = [None if one is None else values.unscaled(one, 38) for one in array.to_pylist()]
 
     assert kept == unscaled
+
+
+_TAGS = Field(name="tags", type="STRING", mode="REPEATED")
+_INNER = Field(name="inner", type="STRUCT", fields=(_TAGS,))
+NESTED = TableSchema(
+    (
+        Field(name="one", type="STRUCT", fields=(_INNER, _TAGS)),
+        Field(name="many", type="STRUCT", mode="REPEATED", fields=(_INNER, _TAGS)),
+    )
+)
+GAPS = [
+    {},
+    {"one": {}, "many": None},
+    {"one": {"inner": {"tags": None}}, "many": [{}, {"tags": None, "inner": {}}]},
+    {"one": {"inner": None, "tags": ["a"]}},
+]
+FILLED = [
+    {"one": None, "many": []},
+    {"one": {"inner": None, "tags": []}, "many": []},
+    {
+        "one": {"inner": {"tags": []}, "tags": []},
+        "many": [{"inner": None, "tags": []}, {"inner": {"tags": []}, "tags": []}],
+    },
+    {"one": {"inner": None, "tags": ["a"]}, "many": []},
+]
+
+
+def test_missing_lists_are_empty_at_any_depth():
+    batch = values.batch_from_rows(NESTED, GAPS)
+
+    assert batch.to_pylist() == FILLED
+
+
+def test_null_lists_of_parquet_are_empty_at_any_depth():
+    table = pa.Table.from_pylist(
+        [{"one": None, "many": None, **row} for row in GAPS],
+        types.arrow_schema(NESTED).with_metadata(None),
+    )
+    lists = {"parquetOptions": {"enableListInference": True}}
+
+    (batch,) = load_parquet.parquet_batches(table, NESTED, lists)
+
+    assert batch.to_pylist() == FILLED
 
 
 @given(
