@@ -211,9 +211,8 @@ class InsertAllConformance:
         _JSON_TEST + "FILE_LOADS",
     )
     def test_strings_for_json_columns(self, rest: Rest) -> None:
-        json_field = {"name": "j", "type": "JSON"}
-        inner = {"name": "r", "type": "RECORD", "mode": "REPEATED", "fields": [json_field]}
-        fields = [json_field, inner]
+        fields: list[dict[str, Any]] = [{"name": "j", "type": "JSON"}]
+        fields.append({"name": "r", "type": "RECORD", "mode": "REPEATED", "fields": fields[:]})
         text = '{"a":[1,"x"]}'
         row = {"j": text, "r": [{"j": text}, {"j": "1"}]}
         inserted, loaded = rest.make_table(fields), rest.make_table(fields)
