@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bqflink_beam.codec import rows as _rows
 from bqflink_beam.codec import temporals, values
@@ -348,9 +349,9 @@ def _column_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array]
 def value_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array], _Values]:
     """Returns the function that reads an array of values, of items if they are REPEATED."""
     type_ = field.type
-    if pa.types.is_dictionary(type_):
-        plain = value_decoder(field.with_type(type_.value_type), known)
-        return lambda array: plain(array.dictionary_decode())
+    if arrow.plain_type(type_) != type_:
+        decode_plain = value_decoder(field.with_type(arrow.plain_type(type_)), known)
+        return lambda array: decode_plain(plain(array))
     if pa.types.is_struct(type_):
         if (known and known.type == "RANGE") or arrow.sql_type(field) == "RANGE":
             return _range_decoder(type_)
@@ -363,6 +364,15 @@ def value_decoder(field: pa.Field, known: Field | None) -> Callable[[pa.Array], 
 
 def _plain(array: pa.Array) -> _Values:
     return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Returns the values of a dictionary or of runs, which hide how many of them are NULL."""
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary_decode()
+    if pa.types.is_run_end_encoded(array.type):
+        return pc.run_end_decode(array)
+    return array
 
 
 def integers(array: pa.Array) -> Any:
@@ -456,13 +466,16 @@ def _struct_decoder(type_: pa.StructType, known: Field | None) -> Callable[[pa.A
 
 
 def _range_decoder(type_: pa.StructType) -> Callable[[pa.Array], _Values]:
+    ends = [type_.field(index).name for index in range(type_.num_fields)]
+    if sorted(ends) != ["end", "start"]:
+        raise ConfigError(f"a RANGE is a struct of start and end, and in the batch it is {type_}")
     decode_start = value_decoder(type_.field("start"), None)
     decode_end = value_decoder(type_.field("end"), None)
-    start_first = type_.field(0).name == "start"
+    start_first = ends[0] == "start"
 
     def decode(array: pa.Array) -> _Values:
-        starts, ends = array.flatten() if start_first else reversed(array.flatten())
-        return _nulled(array, list(map(values.Range, decode_start(starts), decode_end(ends))))
+        starts, stops = array.flatten() if start_first else reversed(array.flatten())
+        return _nulled(array, list(map(values.Range, decode_start(starts), decode_end(stops))))
 
     return decode
 

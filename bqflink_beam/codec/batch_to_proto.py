@@ -72,6 +72,7 @@ def _message(
 
     It takes the columns, the number of rows, and how many of these are NULL.
     """
+    columns = [column.with_type(arrow.plain_type(column.type)) for column in columns]
     places = {column.name.lower(): index for index, column in enumerate(columns)}
     known = {field.name.lower() for field in fields}
     for column in columns:
@@ -95,10 +96,11 @@ def _message(
     def encode(arrays: Sequence[pa.Array], count: int, nulls: int) -> pa.Array:
         pieces: _Pieces = []
         for place, needed, pieces_of in plan:
+            array = codec.plain(arrays[place])
             # Where a STRUCT is NULL, so is all that is in it.
-            if needed and arrays[place].null_count > nulls:
+            if needed and array.null_count > nulls:
                 raise RowError("NULL in a REQUIRED column")
-            pieces += pieces_of(arrays[place])
+            pieces += pieces_of(array)
         return _joined(pieces) if pieces else pa.array([b""] * count, pa.binary())
 
     return encode
@@ -114,6 +116,8 @@ def _field(
     column: pa.Field, field: Field, number: int, owner: str
 ) -> Callable[[pa.Array], _Pieces]:
     """Returns the function that encodes one field of all rows, tag included."""
+    if pa.types.is_null(column.type):
+        return lambda array: []
     if arrow.is_list(column.type) != field.repeated:
         have = "a list" if arrow.is_list(column.type) else "no list"
         raise ConfigError(
@@ -127,12 +131,13 @@ def _field(
 
 def _list(item: pa.Field, field: Field, number: int, owner: str) -> Callable[[pa.Array], _Pieces]:
     packed = _kind(field) in _NUMBERS or field.type == "FLOAT64"
+    item = item.with_type(arrow.plain_type(item.type))
     # The items of a packed field have no tags of their own.
     pieces_of = _value(item, field, None if packed else number, owner)
     tag = _tag(number, _LENGTH)
 
     def pieces(array: pa.Array) -> _Pieces:
-        items = array.flatten()
+        items = codec.plain(array.flatten())
         if items.null_count:
             raise RowError("NULL in an ARRAY")
         stops = np.cumsum(codec.integers(array.value_lengths()), dtype=np.int64)
@@ -267,6 +272,8 @@ def _packed_clock(micros: Any) -> Any:
 
 
 def _texts(array: pa.Array) -> pa.Array:
+    # Arrow itself trusts whoever made the batch that texts are UTF-8.
+    array.validate(full=True)
     return array.cast(pa.binary())
 
 

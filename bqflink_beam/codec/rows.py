@@ -45,6 +45,9 @@ class Names:
         """
         if not isinstance(row, Mapping):
             raise refusal(row, "is no mapping of names to values")
+        if type(row) is not dict:
+            # Once: what else is called a mapping may have its own ideas of a key's value.
+            row = {**row}
         if self._exact >= row.keys():
             return row
         found: dict[str, Any] = {}
@@ -145,6 +148,10 @@ def _explain_value(field: Field, value: Any, rounding: str | None, column: str) 
         values.converter(field, rounding)(value)
     except RowError as error:
         raise _at(column, field.type, value, error) from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        # A value that only pretends to be of a type that the column takes.
+        reason = refusal(value, f"cannot be read: {error}")
+        raise _at(column, field.type, value, reason) from error
 
 
 def _at(column: str, kind: str, value: Any, error: RowError) -> RowError:

@@ -92,9 +92,9 @@ def instant(value: Any, rounding: str | None = None) -> int:
         return _in_years(value, _numpy_micros(value, rounding))
     if is_whole(value):
         return _in_years(value, int(value))
-    micros = getattr(value, "micros", None)
-    if isinstance(micros, int) and type(value).__name__ not in _SPANS:
-        return _in_years(value, micros)
+    micros: Any = getattr(value, "micros", None)
+    if is_whole(micros) and type(value).__name__ not in _SPANS:
+        return _in_years(value, int(micros))
     match = _match(_TIMESTAMP_TEXT, value, "a time with zone like 2024-01-31T23:59:59.999999+01:00")
     days, micros = _text_days(match, value), _text_micros(match, value, rounding)
     return _in_years(value, days * DAY_MICROS + micros - _text_offset(match, value))

@@ -157,7 +157,8 @@ def float64(value: Any) -> float:
 
 def bool_(value: Any) -> bool:
     """Reads a BOOL: bool, numpy's bool. Never a number or text."""
-    if not isinstance(value, (bool, np.bool_)):
+    # Neither can be subclassed, and whatever else there is has a truth too.
+    if type(value) not in (bool, np.bool_):
         raise refusal(value, "is not a bool")
     return bool(value)
 
@@ -190,7 +191,7 @@ def bytes_(value: Any) -> bytes:
 def decimal_(value: Any) -> decimal.Decimal:
     """Reads a number without loss: Decimal, int, numpy integers, text; a float as it is."""
     if isinstance(value, decimal.Decimal):
-        number = value
+        number = value if type(value) is decimal.Decimal else decimal.Decimal(value)
     elif isinstance(value, (bool, np.bool_)):
         raise refusal(value, "is a bool, not a number")
     elif temporals.is_whole(value):

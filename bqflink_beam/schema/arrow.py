@@ -136,8 +136,7 @@ def _from_arrow_field(field: pa.Field, owner: str) -> Field:
     if is_list(type_):
         mode, declared = "REPEATED", declared or sql_type(type_.value_field)
         type_ = type_.value_type
-    if pa.types.is_dictionary(type_):
-        type_ = type_.value_type
+    type_ = plain_type(type_)
     if pa.types.is_struct(type_):
         if declared == "RANGE":
             element = _RANGE_ELEMENTS.get(type_.field("start").type)
@@ -178,6 +177,13 @@ def decimal_kind(digits: int, scale: int, path: str) -> str:
         "cast it, or store it as STRING",
         column=path,
     )
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Returns the type of the values, which dictionaries and run ends only store otherwise."""
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return type_.value_type
+    return type_
 
 
 def is_list(type_: pa.DataType) -> bool:

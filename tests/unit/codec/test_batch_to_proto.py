@@ -58,6 +58,16 @@ def test_a_slice_of_a_batch_is_written_alone(forall, same):
     forall(strategies.data(columns_max=4), check)
 
 
+def in_runs(values):
+    """The first value twice, then the others; none of them counts as NULL."""
+    stops = pa.array(range(2, 2 + len(values)), pa.int32())
+    return pa.RunEndEncodedArray.from_arrays(stops, pa.array(values))
+
+
+def with_null_in_the_dictionary():
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", None]))
+
+
 FOREIGN = [
     ("INT64", pa.array([1, None], pa.int8()), [1, None]),
     ("INT64", pa.array([2**32 - 1], pa.uint32()), [2**32 - 1]),
@@ -82,17 +92,31 @@ FOREIGN = [
     ("TIMESTAMP", pa.array(["2024-01-31T10:00:00Z", None]), [civil("2024-01-31T10:00:00+00:00"), None]),
     ("JSON", pa.array(['{"a": 1}', None]), ['{"a": 1}', None]),
     ("RANGE", pa.array([{"start": datetime.date(2024, 1, 1), "end": None}, None]), ["range", None]),
+    ("STRING", in_runs(["a", None]), ["a", "a", None]),
+    ("BYTES", in_runs([b"", None]), [b"", b"", None]),
+    ("NUMERIC", in_runs([decimal.Decimal("1.5"), None]), [decimal.Decimal("1.5")] * 2 + [None]),
+    ("TIMESTAMP", in_runs([5, None]), [datetime.datetime(1970, 1, 1, 0, 0, 0, 5, UTC)] * 2 + [None]),
+    ("STRING", with_null_in_the_dictionary(), ["a", None, "a"]),
+    ("STRING", pa.nulls(2), [None, None]),
+    ("STRUCT", pa.nulls(2), [None, None]),
+    ("INT64", pa.nulls(2), [None, None]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "array", "values"), FOREIGN)
 def test_arrow_types_of_others_are_read_where_they_are_exact(same, kind, array, values):
-    found = [row["c"] for row in written(column(kind), batch_of(array))]
+    facts = {"fields": (Field(name="x", type="INT64"),)} if kind == "STRUCT" else {}
+    found = [row["c"] for row in written(column(kind, **facts), batch_of(array))]
 
     if kind == "RANGE":
         assert (found[0].start, found[0].end, found[1]) == (datetime.date(2024, 1, 1), None, None)
     else:
         assert same(found, values)
+
+
+def not_utf8(type_, offset):
+    offsets = pa.py_buffer(np.array([0, 1], dtype=offset))
+    return pa.Array.from_buffers(type_, 1, [None, offsets, pa.py_buffer(b"\xff")])
 
 
 REFUSED = [
@@ -119,6 +143,10 @@ REFUSED = [
     ("TIMESTAMP", pa.array([-62135596800000001], pa.timestamp("us", tz="UTC"))),
     ("JSON", pa.array(["[1]", "no json"])),
     ("RANGE", pa.array([{"start": datetime.date(2024, 1, 2), "end": datetime.date(2024, 1, 1)}])),
+    ("STRING", not_utf8(pa.string(), np.int32)),
+    ("STRING", not_utf8(pa.large_string(), np.int64)),
+    ("GEOGRAPHY", not_utf8(pa.string(), np.int32)),
+    ("JSON", not_utf8(pa.string(), np.int32)),
 ]  # fmt: skip
 
 
@@ -211,6 +239,39 @@ def test_a_missing_required_column_is_a_mistake_at_construction():
 
     with pytest.raises(ConfigError, match="a is REQUIRED"):
         BatchToProto(pa.schema([pa.field("b", pa.int64())]), schema)
+
+
+@pytest.mark.parametrize(
+    "array", [in_runs(["a", None]), with_null_in_the_dictionary(), pa.nulls(1)]
+)
+def test_null_is_found_in_a_required_column_however_it_is_stored(array):
+    schema = column("STRING", mode="REQUIRED")
+
+    with pytest.raises(RowError, match="c is REQUIRED"):
+        written(schema, batch_of(array))
+    with pytest.raises(RowError, match=r"c\[\d\] is NULL"):
+        items = array if array.type != pa.null() else array.cast(pa.string())
+        lists = pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+        written(column("STRING", mode="REPEATED"), batch_of(lists))
+
+
+def test_a_column_without_a_type_is_a_column_without_values():
+    """What pyarrow makes of rows in which a key is always None."""
+    batch = pa.RecordBatch.from_pylist([{"c": None}, {"c": None}])
+
+    assert written(column("INT64", mode="REPEATED"), batch) == [{"c": []}] * 2
+
+
+@pytest.mark.parametrize(
+    "value", [{"start": 1}, {"start": 1, "end": 2, "step": 1}, {"begin": 1, "end": 2}, {}]
+)
+def test_a_struct_that_is_no_range_is_a_mistake_at_construction(value):
+    batch = batch_of(pa.array([value]))
+
+    with pytest.raises(ConfigError, match="start and end"):
+        BatchToProto(batch.schema, column("RANGE"))
+    with pytest.raises(ConfigError, match="start and end"):
+        BatchDecoder(batch.schema, column("RANGE"))
 
 
 def test_an_empty_batch_has_no_rows():

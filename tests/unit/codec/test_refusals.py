@@ -1,19 +1,13 @@
 """What no codec lets in, and how it says so."""
 
-import array
-import contextlib
 import datetime
 import decimal
-import enum
-import fractions
 import json
 import math
-import types
 import uuid
 
 import hypothesis.strategies as st
 import numpy as np
-import pandas as pd
 import pytest
 
 from bqflink_beam.codec.values import Interval, Range
@@ -491,99 +485,3 @@ def test_a_long_value_is_shortened_in_the_error(codec):
 
     assert len(error.value) == 120
     assert len(str(error)) < 400
-
-
-PANDAS = [
-    ("DATE", pd.Timestamp("2024-01-31"), datetime.date(2024, 1, 31)),
-    ("DATETIME", pd.Timestamp("2024-01-31 10:00:00.000001"), civil("2024-01-31T10:00:00.000001")),
-    ("DATETIME", pd.Timestamp("0001-01-01").as_unit("us"), civil("0001-01-01T00:00:00")),
-    ("TIMESTAMP", pd.Timestamp("2024-01-31 10:00", tz="Europe/Berlin"), civil("2024-01-31T09:00:00+00:00")),
-    ("TIMESTAMP", pd.Timestamp("1969-12-31 23:59:59.999999", tz="UTC"), civil("1969-12-31T23:59:59.999999+00:00")),
-]  # fmt: skip
-NOT_PANDAS = [
-    ("DATE", pd.Timestamp("2024-01-31 10:00")),
-    ("DATE", pd.NaT),
-    ("DATETIME", pd.Timestamp("2024-01-31", tz="UTC")),
-    ("DATETIME", pd.Timestamp(1)),
-    ("TIMESTAMP", pd.Timestamp("2024-01-31")),
-    ("TIMESTAMP", pd.Timestamp(1, tz="UTC")),
-    ("TIMESTAMP", pd.NaT),
-    ("INT64", pd.NA),
-    ("STRING", pd.NA),
-    ("FLOAT64", pd.NA),
-    ("INTERVAL", pd.Timedelta(days=1)),
-]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("kind", "given", "stored"), PANDAS)
-def test_what_comes_out_of_a_data_frame(codec, same, kind, given, stored):
-    assert same(codec(column(kind), {"c": given}), {"c": stored})
-    assert same(codec(column(kind, mode="REPEATED"), {"c": [given]}), {"c": [stored]})
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(("kind", "given"), NOT_PANDAS)
-def test_what_a_data_frame_leaves_unsaid_is_not_guessed(codec, kind, given):
-    assert refusal(codec, column(kind), {"c": given}).column == "c"
-
-
-def test_nanoseconds_of_pandas_are_rounded_on_demand():
-    row = {"c": pd.Timestamp(1_600, tz="UTC")}
-
-    for codec in CODECS:
-        assert codec(column("TIMESTAMP"), row, rounding=decimal.ROUND_HALF_UP) == {
-            "c": civil("1970-01-01T00:00:00.000002+00:00")
-        }
-
-
-def _recursive_list():
-    found = []
-    found.append(found)
-    return found
-
-
-def _recursive_dict():
-    found = {}
-    found["a"] = found
-    return found
-
-
-class BadZone(datetime.tzinfo):
-    def utcoffset(self, when):
-        return None
-
-
-class BadRepr:
-    def __repr__(self):
-        raise RuntimeError("no repr")
-
-
-ODD = [
-    object(), BadRepr(), ..., type, len, 1j, fractions.Fraction(1, 3), range(3), iter([]), {1}, set(),
-    np.array([1, 2]), np.array(5), np.array([[1]]), np.array(["a"]), np.longdouble(1) / 3,
-    np.complex64(1), np.void(b"a"), np.timedelta64(1, "s"), np.str_("a"), np.bytes_(b"a"),
-    pd.NA, pd.NaT, pd.Series([1]), pd.DataFrame({"a": [1]}), pd.Period("2024"),
-    decimal.Decimal("sNaN"), decimal.Decimal("-Infinity"), 10**5000, -(10**5000), float("nan"),
-    array.array("i", [1]), memoryview(array.array("d", [1.5])), bytearray(),
-    datetime.datetime(2024, 1, 1, tzinfo=BadZone()), datetime.timedelta.max,
-    datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=23))),
-    _recursive_list(), _recursive_dict(), Range(Range(), 5), Range(pd.NaT, None), Interval("1", None, 2),
-    "9" * 5000, "1e999999999", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "\x00",
-    types.SimpleNamespace(micros="5"), types.SimpleNamespace(micros=10**30), enum.Enum("E", {"A": None}).A,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("kind", [*strategies.SCALARS, "STRUCT"])
-def test_odd_things_are_stored_or_refused_and_never_crash(codec, kind):
-    """Whatever is not a RowError would fail the job, not the row."""
-    facts = {"fields": (Field(name="x", type="INT64"),)} if kind == "STRUCT" else {}
-    one, many = column(kind, **facts), column(kind, mode="REPEATED", **facts)
-    for thing in ODD:
-        for schema, row in ((one, {"c": thing}), (many, {"c": thing}), (many, {"c": [thing]})):
-            with contextlib.suppress(RowError):
-                codec(schema, row)
-    for thing in ODD:
-        with contextlib.suppress(RowError):
-            codec(one, thing)
