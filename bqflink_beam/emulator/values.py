@@ -9,6 +9,7 @@ list for REPEATED.
 import base64
 import datetime
 import decimal
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -74,19 +75,33 @@ def column_of(field: Field, values: list[Any]) -> pa.Array:
 
 
 def _array(field: Field, values: list[Any], kind: pa.DataType) -> pa.Array:
-    if field.type == "BIGNUMERIC" and not field.repeated:
+    if not _has_wide_decimals(field):
+        return pa.array(values, kind)
+    if field.repeated:
+        lists = [items or () for items in values]
+        ends = [0, *itertools.accumulate(map(len, lists))]
+        flat = _elements(field, list(itertools.chain.from_iterable(lists)), kind.value_type)
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat, type=kind)
+    return _elements(field, values, kind)
+
+
+def _elements(field: Field, values: list[Any], kind: pa.DataType) -> pa.Array:
+    if field.type == "BIGNUMERIC":
         return wide_decimals(
             [None if value is None else unscaled(value, 38) for value in values], 38
         )
-    if field.type == "BIGNUMERIC":
-        flat = [unscaled(value, 38) for items in values for value in items]
-        ends = [0]
-        for items in values:
-            ends.append(ends[-1] + len(items))
-        return pa.ListArray.from_arrays(
-            pa.array(ends, pa.int32()), wide_decimals(flat, 38), type=kind
-        )
-    return pa.array(values, kind)
+    nothing: dict[str, Any] = {}
+    structs = [nothing if value is None else value for value in values]
+    children = [
+        _array(inner, [struct.get(inner.name) for struct in structs], part.type)
+        for inner, part in zip(field.fields, kind, strict=True)
+    ]
+    nulls = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=nulls)
+
+
+def _has_wide_decimals(field: Field) -> bool:
+    return field.type == "BIGNUMERIC" or any(map(_has_wide_decimals, field.fields))
 
 
 def unscaled(value: decimal.Decimal | int | str, scale: int) -> int:

@@ -57,6 +57,47 @@ def test_missing_lists_are_empty_at_any_depth():
     assert batch.to_pylist() == FILLED
 
 
+_WIDE = (
+    Field(name="w", type="BIGNUMERIC"),
+    Field(name="ws", type="BIGNUMERIC", mode="REPEATED"),
+)
+WIDE_NESTED = TableSchema(
+    (
+        *_WIDE,
+        Field(name="one", type="STRUCT", fields=(*_WIDE, _TAGS)),
+        Field(name="many", type="STRUCT", mode="REPEATED", fields=(*_WIDE, _TAGS)),
+    )
+)
+_LARGEST, _SMALLEST = (Decimal(n).scaleb(-38, WIDE) for n in (2**255 - 1, -(2**255)))
+
+
+def test_every_bignumeric_is_kept_at_any_depth():
+    full = {"w": _LARGEST, "ws": [_SMALLEST, Decimal("1E-38")]}
+    nothing = {"w": None, "ws": []}
+    rows = [
+        {
+            **full,
+            "one": {**full, "tags": ["a"]},
+            "many": [{**full, "tags": []}, {**nothing, "tags": []}],
+        },
+        {**nothing, "one": None, "many": []},
+        {**nothing, "one": {**nothing, "tags": []}, "many": []},
+    ]
+
+    batch = values.batch_from_rows(WIDE_NESTED, rows)
+
+    batch.validate()
+    assert batch.to_pylist() == rows
+
+
+def test_empty_struct_of_a_bignumeric_is_no_null():
+    wide = TableSchema((Field(name="one", type="STRUCT", fields=_WIDE[:1]),))
+
+    batch = values.batch_from_rows(wide, [{"one": {}}, {"one": None}])
+
+    assert batch.to_pylist() == [{"one": {"w": None}}, {"one": None}]
+
+
 def test_null_lists_of_parquet_are_empty_at_any_depth():
     table = pa.Table.from_pylist(
         [{"one": None, "many": None, **row} for row in GAPS],
