@@ -229,7 +229,7 @@ def as_page(row: dict[str, Any]) -> dict[str, Any]:
         found["j"] = json.loads(found["j"])
     if found["v"] is not None:
         found["v"] = relativedelta(
-            years=-1, months=-2, days=3, hours=-4, minutes=-5, seconds=-6, microseconds=-700_000
+            years=-1, months=-2, days=3, hours=-4, minutes=-5, seconds=-6, microseconds=-70_000
         )
     return found
 
