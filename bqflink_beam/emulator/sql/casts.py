@@ -50,6 +50,7 @@ _TYPES = {
     exp.DType.INTERVAL: INTERVAL,
 }
 _NUMBERS = ("INT64", "NUMERIC", "BIGNUMERIC", "FLOAT64")
+_TEMPORAL = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
 # From STRING: the parser's name among the exact functions.
 _PARSERS = {
     "INT64": "parse_int64",
@@ -135,6 +136,10 @@ def cast(plan: Plan, value: Scalar, kind: Kind, *, safe: bool = False) -> Scalar
     have, want = value.kind.name, kind.name
     if value.kind == kind:
         return Scalar(value.sql, kind)
+    if isinstance(value.literal, Decimal) and want in ("NUMERIC", "BIGNUMERIC"):
+        # The decimal that the query wrote, not the double nearest to it.
+        number = exact.to_numeric(value.literal) if want == "NUMERIC" else value.literal
+        return typed_of(number, kind)
     if isinstance(value.literal, str) and have == "STRING" and want in _PARSERS:
         try:
             return parsed_text(value.literal, kind)
@@ -172,13 +177,16 @@ def _cast_nested(plan: Plan, value: Scalar, kind: Kind, safe: bool) -> Scalar:
     if len(kind.fields) != len(value.kind.fields):
         raise InvalidQuery(f"Invalid cast from {value.kind} to {kind}")
     # Fields of a STRUCT go by position; their names may differ.
-    fields = [
-        (new or f"_field_{at}", cast(plan, _member(value, old, at, have), want, safe=safe))
-        for at, ((old, have), (new, want)) in enumerate(
-            zip(value.kind.fields, kind.fields, strict=True), 1
-        )
-    ]
-    inner = ", ".join(f"{quote_name(name)} := {member.sql}" for name, member in fields)
+    parts = tuple(
+        cast(plan, member, want, safe=safe)
+        for member, (_, want) in zip(members(value), kind.fields, strict=True)
+    )
+    inner = ", ".join(
+        f"{quote_name(name or f'_field_{at}')} := {member.sql}"
+        for at, ((name, _), member) in enumerate(zip(kind.fields, parts, strict=True), 1)
+    )
+    if value.parts:
+        return Scalar(f"struct_pack({inner})", kind, parts=parts)
     return Scalar(f"(CASE WHEN {value.sql} IS NULL THEN NULL ELSE struct_pack({inner}) END)", kind)
 
 
@@ -195,13 +203,7 @@ def coerce(plan: Plan, value: Scalar, kind: Kind, what: str) -> Scalar:
     """
     if value.kind == kind:
         return value
-    if isinstance(value.literal, Decimal) and kind.name in ("NUMERIC", "BIGNUMERIC"):
-        # The decimal that the query wrote, not the double nearest to it.
-        number = exact.to_numeric(value.literal) if kind.name == "NUMERIC" else value.literal
-        return typed_of(number, kind)
     if value.is_null or _coerces(value, kind):
-        return cast(plan, value, kind)
-    if value.kind.name == kind.name == "STRUCT" and len(value.kind.fields) == len(kind.fields):
         return cast(plan, value, kind)
     raise InvalidQuery(f"Cannot coerce expression of type {value.kind} to type {kind} in {what}")
 
@@ -213,14 +215,22 @@ def _coerces(value: Scalar, kind: Kind) -> bool:
     if (have, want) == ("DATE", "DATETIME"):
         return True
     if isinstance(value.literal, str) and have == "STRING":
-        return want in ("DATE", "TIME", "DATETIME", "TIMESTAMP", "BYTES")
+        return want in _TEMPORAL or want == "BYTES"
     if have == "FLOAT64" and isinstance(value.literal, Decimal):
         return want in ("NUMERIC", "BIGNUMERIC")
-    return have == want == "ARRAY" and bool(
-        value.kind.element
-        and kind.element
-        and _coerces(Scalar("", value.kind.element), kind.element)
-    )
+    if have == want == "ARRAY" and value.kind.element and kind.element:
+        return _kind_coerces(value.kind.element, kind.element)
+    if have == want == "STRUCT" and len(value.kind.fields) == len(kind.fields):
+        # By position; names may differ.
+        return all(
+            member.is_null or member.kind == inner or _coerces(member, inner)
+            for member, (_, inner) in zip(members(value), kind.fields, strict=True)
+        )
+    return False
+
+
+def _kind_coerces(have: Kind, want: Kind) -> bool:
+    return have == want or _coerces(Scalar("", have), want)
 
 
 def common_kind(values: Sequence[Scalar], what: str) -> Kind:
@@ -229,15 +239,37 @@ def common_kind(values: Sequence[Scalar], what: str) -> Kind:
     Raises:
         InvalidQuery: there is none.
     """
-    candidates = [value.kind for value in values if not value.is_null]
+    present = [value for value in values if not value.is_null]
+    candidates = [value.kind for value in present]
     if not candidates:
         return values[0].kind if values else INT64
+    if (struct := _common_struct(present, what)) is not None:
+        return struct
     firm = [value.kind for value in values if not value.is_literal] or candidates
-    for kind in sorted(set(firm + candidates), key=lambda kind: _rank(kind, firm)):
+    for kind in sorted(dict.fromkeys(firm + candidates), key=lambda kind: _rank(kind, firm)):
         if all(value.is_null or value.kind == kind or _coerces(value, kind) for value in values):
             return kind
     kinds = ", ".join(dict.fromkeys(str(kind) for kind in candidates))
     raise InvalidQuery(f"No matching signature for {what} for argument types: {kinds}")
+
+
+def _common_struct(values: Sequence[Scalar], what: str) -> Kind | None:
+    """Returns the STRUCT that all the STRUCTs turn into; the first one names the fields."""
+    shapes = {(value.kind.name, len(value.kind.fields)) for value in values}
+    if len(shapes) != 1 or values[0].kind.name != "STRUCT":
+        return None
+    rows = [members(value) for value in values]
+    fields = []
+    for at, (name, _) in enumerate(values[0].kind.fields):
+        fields.append((name, common_kind([row[at] for row in rows], what)))
+    return Kind("STRUCT", None, tuple(fields))
+
+
+def members(value: Scalar) -> Sequence[Scalar]:
+    """Returns the fields of a STRUCT: as the query wrote them, if it did right here."""
+    if value.parts:
+        return value.parts
+    return [_member(value, name, at, kind) for at, (name, kind) in enumerate(value.kind.fields, 1)]
 
 
 def _rank(kind: Kind, firm: Sequence[Kind]) -> tuple[bool, int]:

@@ -322,6 +322,8 @@ def _date_parts(env: Env, node: Any) -> Scalar:
 def _datetime_parts(env: Env, node: Any) -> Scalar:
     names = ("year", "month", "day", "hour", "min", "sec")
     only(node, *names)
+    if any(node.args.get(name) is None for name in names):
+        raise InvalidQuery("No matching signature for function DATETIME: a time needs six numbers")
     parts = ", ".join(env.typed(node.args[name], INT64, "DATETIME").sql for name in names)
     return Scalar(checked_timestamp(f"make_timestamp({parts})", "datetime"), DATETIME)
 
@@ -354,6 +356,8 @@ def _generate_dates(env: Env, node: Any) -> Scalar:
     count, unit = _amount(env, step.this), _unit(step.args["unit"])
     if unit not in ("DAY", "WEEK"):
         raise unsupported(f"GENERATE_DATE_ARRAY with a step in {unit}")
+    zero = "CAST(error('Sequence step cannot be 0') AS BIGINT)"
+    count = f"(CASE WHEN {count} = 0 THEN {zero} ELSE {count} END)"
     size = f"to_days(CAST({count} * {7 if unit == 'WEEK' else 1} AS INTEGER))"
     series = f"generate_series(CAST({start} AS TIMESTAMP), CAST({end} AS TIMESTAMP), {size})"
     return Scalar(f"list_transform({series}, lambda d: CAST(d AS DATE))", array_of(DATE))

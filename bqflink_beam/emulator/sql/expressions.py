@@ -28,16 +28,21 @@ from bqflink_beam.emulator.sql.kinds import (
 )
 from bqflink_beam.emulator.sql.literals import literal_of, parsed_text, value_sql
 from bqflink_beam.emulator.sql.scope import Plan, Scalar, Scope, bare_null, dig
+from bqflink_beam.emulator.sql.signatures import called, check_name
 
 
 @dataclasses.dataclass(frozen=True)
 class Subselect:
-    """A compiled query in a query: its text, and the types of its columns."""
+    """A compiled query in a query: its text, and the types of its columns.
+
+    `nulls` are the positions of columns that are the bare word NULL, and so of no type.
+    """
 
     sql: str
     names: tuple[str, ...]
     columns: tuple[tuple[str, Kind], ...]
     value_table: bool = False
+    nulls: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Env:
         reader = _READERS.get(type(node))
         if reader is None:
             raise unsupported(construct(node))
+        check_name(node)
         return reader(self, node)
 
     def exprs(self, nodes: Any) -> list[Scalar]:
@@ -91,7 +97,7 @@ def construct(node: Any) -> str:
     if isinstance(node, exp.Anonymous):
         return f"Function {node.name}"
     if isinstance(node, exp.Func):
-        return f"Function {node.sql_name()} ({describe(node)})"
+        return f"Function {called(node) or node.sql_name()} ({describe(node)})"
     return f"{type(node).__name__} ({describe(node)})"
 
 
@@ -318,7 +324,7 @@ def struct_from(names: list[str], values: list[Scalar]) -> Scalar:
         f"{quote_name(name or f'_field_{position}')} := {value.sql}"
         for position, (name, value) in enumerate(zip(names, values, strict=True), 1)
     )
-    return Scalar(f"struct_pack({inner})", kind)
+    return Scalar(f"struct_pack({inner})", kind, parts=tuple(values))
 
 
 def _array(env: Env, node: Any) -> Scalar:

@@ -67,6 +67,8 @@ def _byte_length(env: Env, node: Any) -> Scalar:
 
 def _substring(env: Env, node: Any) -> Scalar:
     only(node, "this", "start", "length")
+    if node.args.get("start") is None:
+        raise InvalidQuery("No matching signature for function SUBSTR with one argument")
     text = env.typed(node.this, STRING, "SUBSTR").sql
     start = env.typed(node.args["start"], INT64, "SUBSTR").sql
     # Position 0 is 1, and one before the beginning is the beginning.

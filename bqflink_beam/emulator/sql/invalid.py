@@ -13,6 +13,10 @@ class InvalidQuery(Refused):
         super().__init__(message, reason="invalidQuery", **about)
 
 
+STUMBLES = (AttributeError, LookupError, TypeError, ValueError)
+"""What the parser's library raises for calls that it takes in a form it does not expect."""
+
+
 def unsupported(construct: str) -> InvalidQuery:
     """Returns the error for SQL that may be right but is not run here."""
     return InvalidQuery(f"{construct} is not supported by the embedded BigQuery")
@@ -32,5 +36,8 @@ def only(node: Any, *known: str, ignored: Collection[str] = ()) -> None:
 
 def describe(node: Any) -> str:
     """Returns a parsed node's SQL, shortened, for a message."""
-    text: str = node.sql(dialect="bigquery", comments=False)
+    try:
+        text: str = node.sql(dialect="bigquery", comments=False)
+    except STUMBLES:
+        return str(node.key).upper()
     return f"{text[:117]}…" if len(text) > 120 else text

@@ -139,7 +139,7 @@ def _bignumerics(plan: Plan, operator: str, a: Scalar, b: Scalar) -> Scalar:
 def _floats(plan: Plan, operator: str, a: Scalar, b: Scalar) -> Scalar:
     divisor = b
     if operator == "/":
-        zero = "CAST(error('division by zero') AS DOUBLE)"
+        zero = f"CAST(error(printf('division by zero: %g / %g', {a.sql}, {b.sql})) AS DOUBLE)"
         divisor = Scalar(f"(CASE WHEN {b.sql} = 0 THEN {zero} ELSE {b.sql} END)", FLOAT64)
         # A value that overflowed must not become a finite quotient, so it is checked first.
         a = Scalar(a.sql, FLOAT64)

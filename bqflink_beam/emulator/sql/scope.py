@@ -38,12 +38,15 @@ class Scalar:
     `literal` is the value where the expression is a plain literal: such ones coerce to
     more types than others. `guards` are conditions under which the unguarded `raw`
     value is a float overflow; float arithmetic piles them up, everybody else reads `sql`.
+    `parts` are the fields of a STRUCT that the query writes out here: each still coerces
+    as what it is.
     """
 
     raw: str
     kind: Kind
     literal: object = NOT_LITERAL
     guards: tuple[str, ...] = ()
+    parts: "tuple[Scalar, ...]" = ()
 
     @property
     def sql(self) -> str:

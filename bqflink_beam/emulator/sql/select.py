@@ -11,7 +11,15 @@ from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, Kind
-from bqflink_beam.emulator.sql.scope import PSEUDO_COLUMNS, Column, Plan, Scalar, Scope, dig
+from bqflink_beam.emulator.sql.scope import (
+    PSEUDO_COLUMNS,
+    Column,
+    Plan,
+    Scalar,
+    Scope,
+    bare_null,
+    dig,
+)
 from bqflink_beam.emulator.sql.sources import From, Names
 
 # Imported for the readers they add to the table of expressions.
@@ -136,7 +144,8 @@ class _Select:
         text = _finish(text, outputs, order, _limits(env, node))
         shown = tuple((item.name, item.value.kind) for item in items)
         value_table = node.args.get("kind") is not None
-        return Subselect(text, tuple(outputs), shown, value_table)
+        nulls = frozenset(at for at, item in enumerate(items) if item.value.is_null)
+        return Subselect(text, tuple(outputs), shown, value_table, nulls)
 
     def _subselect(self, node: Any, scope: Scope) -> Subselect:
         return compile_query(self.plan, node, scope, self.names)
@@ -440,14 +449,21 @@ def _set_operation(plan: Plan, node: Any, parent: Scope | None, names: Names) ->
     if len(widths) != 1:
         raise InvalidQuery(f"Queries in {word} have mismatched column count")
     kinds = [
-        common_kind([Scalar("", side.columns[position][1]) for side in sides], word)
+        common_kind([_output(side, position, "") for side in sides], word)
         for position in range(widths.pop())
     ]
     outputs = [plan.name("r") for _ in kinds]
     texts = [_aligned(plan, side, kinds, outputs, distinct) for side in sides]
     joiner = f" {word} " if distinct else f" {word} ALL "
     shown = tuple((name, kind) for (name, _), kind in zip(sides[0].columns, kinds, strict=True))
-    return Subselect(joiner.join(texts), tuple(outputs), shown)
+    nulls = frozenset.intersection(*(side.nulls for side in sides))
+    return Subselect(joiner.join(texts), tuple(outputs), shown, nulls=nulls)
+
+
+def _output(side: Subselect, position: int, text: str) -> Scalar:
+    if position in side.nulls:
+        return bare_null()
+    return Scalar(text, side.columns[position][1])
 
 
 def _operands(node: Any) -> list[Any]:
@@ -472,10 +488,9 @@ def _aligned(
 ) -> str:
     name = plan.name("d")
     columns = []
-    for inner, (_, have), want, output in zip(
-        side.names, side.columns, kinds, outputs, strict=True
-    ):
-        value = coerce(plan, Scalar(f"{name}.{inner}", have), want, "a set operation")
+    for position, (want, output) in enumerate(zip(kinds, outputs, strict=True)):
+        item = _output(side, position, f"{name}.{side.names[position]}")
+        value = coerce(plan, item, want, "a set operation")
         value = operators.group_key(value) if distinct else value
         columns.append(f"{value.sql} AS {output}")
     return f"(SELECT {', '.join(columns)} FROM ({side.sql}) AS {name})"

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from bqflink_beam.emulator.sql import operators
 from bqflink_beam.emulator.sql.expressions import Env, Subselect
-from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
+from bqflink_beam.emulator.sql.invalid import STUMBLES, InvalidQuery, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, TIMESTAMP
 from bqflink_beam.emulator.sql.lexer import normalize
 from bqflink_beam.emulator.sql.scope import (
@@ -24,8 +24,10 @@ from bqflink_beam.emulator.sql.scope import (
     ViewInput,
     dig,
 )
+from bqflink_beam.emulator.sql.signatures import check_counts
 from bqflink_beam.emulator.types import PARTITION_TIME
 
+_DIALECT = sqlglot.Dialect.get_or_raise("bigquery")
 _VIEW_DEPTH_MAX = 16
 
 # It warns of every statement that it does not know, and those are refused here anyway.
@@ -50,11 +52,13 @@ def parse(text: str) -> Any:
         InvalidQuery: a syntax error, or several statements.
     """
     try:
-        statements = [
-            s for s in sqlglot.parse(normalize(text), dialect="bigquery") if s is not None
-        ]
+        plain = normalize(text)
+        check_counts(_DIALECT.tokenize(plain))
+        statements = [s for s in _DIALECT.parse(plain) if s is not None]
     except sqlglot.errors.SqlglotError as error:
         raise InvalidQuery(f"Syntax error: {_plain(str(error))}") from None
+    except STUMBLES:
+        raise InvalidQuery("Syntax error: a function call that is not understood") from None
     except RecursionError:
         raise unsupported("A query nested this deep") from None
     if not statements:

@@ -114,6 +114,15 @@ _RULES = [
     ("SELECT BIGNUMERIC '578960446186580977117854925043439539266' > 0", [True]),
     ("SELECT AVG(x) FROM UNNEST([NUMERIC '1', NUMERIC '2', NUMERIC '2']) AS x", [Decimal("1.666666667")]),
     ("SELECT SUM(x) FROM UNNEST([BIGNUMERIC '1e38', BIGNUMERIC '1e-38']) AS x", [Decimal("1" + "0" * 38 + "." + "0" * 37 + "1")]),
+    ("SELECT CAST(99999999999999999999999999999.999999999 AS NUMERIC)", [Decimal("99999999999999999999999999999.999999999")]),
+    ("SELECT CAST(1.234567890123456789 AS BIGNUMERIC) = BIGNUMERIC '1.234567890123456789'", [True]),
+    # A bare NULL is of the type that the other queries give it, a STRUCT of its fields' types.
+    ("SELECT x FROM (SELECT NULL AS x UNION ALL SELECT 'a') ORDER BY x", [None, "a"]),
+    ("SELECT NULL AS x UNION ALL SELECT NULL UNION ALL SELECT DATE '2020-01-01' ORDER BY x DESC LIMIT 1", [datetime.date(2020, 1, 1)]),
+    ("SELECT n FROM UNNEST([STRUCT(1 AS id, 'a' AS n), STRUCT(2, NULL), STRUCT(NULL, 'c')]) WITH OFFSET AS o ORDER BY o", ["a", None, "c"]),
+    ("SELECT id FROM UNNEST([STRUCT(1 AS id), STRUCT(2.5), STRUCT(NULL)]) WITH OFFSET AS o ORDER BY o", [1.0, 2.5, None]),
+    ("SELECT s.a FROM (SELECT STRUCT(1 AS a) AS s UNION ALL SELECT STRUCT(2)) ORDER BY 1", [1, 2]),
+    ("SELECT [STRUCT(DATE '2020-01-01' AS d), STRUCT('2020-01-02')]", [[{"d": datetime.date(2020, 1, 1)}, {"d": datetime.date(2020, 1, 2)}]]),
     # Text of values.
     ("SELECT CAST(1.0 AS STRING)", ["1.0"]),
     ("SELECT CAST(1e300 AS STRING)", ["1e+300"]),
@@ -188,7 +197,21 @@ def test_query_answers_as_bigquery_does(sql, wanted):
 
 
 _ERRORS = [
-    ("SELECT 1/0", "division by zero"),
+    ("SELECT 1/0", "division by zero: 1 / 0"),
+    ("SELECT GENERATE_DATE_ARRAY('2016-01-01', '2017-01-01', INTERVAL 0 DAY)", "step cannot be 0"),
+    ("SELECT STRUCT(1 AS a, 2 AS a)", "must differ"),
+    ("SELECT [STRUCT(DATE '2020-01-01'), STRUCT(CONCAT('2020', '-01-02'))]", "DATE, STRING"),
+    ("SELECT CAST(NULL AS STRUCT<INT64>) IS NULL OR [STRUCT(1)] = [STRUCT('x')]", "No matching"),
+    # Functions of other databases, and calls with the wrong number of arguments.
+    ("SELECT ISNAN(1.0)", "Function not found: ISNAN"),
+    ("SELECT IIF(TRUE, 1, 2)", "Function not found: IIF"),
+    ("SELECT SUBSTR('x')", "SUBSTR with 1 argument"),
+    ("SELECT CEIL()", "CEIL with 0 arguments"),
+    ("SELECT ARRAY()", "ARRAY with 0 arguments"),
+    ("SELECT DATE_DIFF(DATE '2020-01-01', DATE '2020-01-01')", "DATE_DIFF with 2 arguments"),
+    ("SELECT DATETIME(2020, 1, 1)", "six numbers"),
+    ("SELECT REGEXP_EXTRACT()", "(?i)syntax|not supported"),
+    ("SELECT J_S_O_N_EXISTS(1, 1, 1)", "(?i)not supported"),
     ("SELECT MOD(1, 0)", "division by zero"),
     ("SELECT NUMERIC '1' / 0", "division by zero"),
     ("SELECT 9223372036854775807 + 1", "Overflow"),
