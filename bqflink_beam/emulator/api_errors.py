@@ -33,6 +33,7 @@ _CODES = {
     "internalError": "INTERNAL",
     "stopped": "INVALID_ARGUMENT",
 }
+_IN_QUERY = "invalidQuery"
 
 
 def http_status(refused: Refused) -> int:
@@ -42,11 +43,14 @@ def http_status(refused: Refused) -> int:
 
 def error_body(refused: Refused) -> dict[str, Any]:
     """Returns ``{"error": {...}}`` as Google's servers write it."""
+    error = {"message": refused.message, "domain": "global", "reason": refused.reason}
+    if refused.reason == _IN_QUERY:
+        error.update(location="query", locationType="parameter")
     return {
         "error": {
             "code": http_status(refused),
             "message": refused.message,
-            "errors": [{"message": refused.message, "domain": "global", "reason": refused.reason}],
+            "errors": [error],
             "status": refused.code,
         }
     }
@@ -55,6 +59,8 @@ def error_body(refused: Refused) -> dict[str, Any]:
 def error_proto(refused: Refused, location: str | None = None) -> dict[str, Any]:
     """Returns a refusal as a job's ``errorResult``."""
     error = {"reason": refused.reason, "message": refused.message}
+    if location is None and refused.reason == _IN_QUERY:
+        location = "query"
     return {**error, "location": location} if location else error
 
 

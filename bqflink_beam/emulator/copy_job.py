@@ -86,9 +86,10 @@ class CopyJobs:
         destination = Destination(
             self._store,
             table_reference(job.configuration["destinationTable"], "destinationTable"),
-            {**layout, **job.configuration},
+            job.configuration,
             default_write="WRITE_EMPTY",
             location=job.location,
+            inherited=layout,
         )
         chunks = [chunk for _, rows in sources for chunk in rows]
         destination.schema_for(first.schema)
@@ -124,4 +125,4 @@ class CopyJobs:
             at_s = self._store.clock.now_s() + millis / 1000 if millis < 0 else millis / 1000
         if "$" in name:
             return table, only_partition(table, name, at_s)
-        return table, list(table.snapshot(at_s).chunks)
+        return table, list(table.snapshot(at_s, pseudo_columns=True).chunks)

@@ -8,14 +8,16 @@ import pyarrow as pa
 
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.api_errors import invalid, missing
-from bqflink_beam.emulator.partitions import without_partition
+from bqflink_beam.emulator.partitions import check_partition, snapshot_named, without_partition
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store, StoredTable, Transaction, not_found
+from bqflink_beam.emulator.tables import check_layout
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import Field, TableSchema
 
 CREATE = ("CREATE_IF_NEEDED", "CREATE_NEVER")
 WRITE = ("WRITE_APPEND", "WRITE_TRUNCATE", "WRITE_EMPTY", "WRITE_TRUNCATE_DATA")
+_LAYOUT_PARTS = ("type", "field", "fields")
 _UPDATES = ("ALLOW_FIELD_ADDITION", "ALLOW_FIELD_RELAXATION")
 
 
@@ -48,6 +50,18 @@ def check_dispositions(configuration: Mapping[str, Any]) -> None:
     for option in configuration.get("schemaUpdateOptions") or ():
         if option not in _UPDATES:
             raise invalid(f"Invalid schema update option: {option}")
+    _check_updates(configuration)
+
+
+def _check_updates(configuration: Mapping[str, Any]) -> None:
+    table = str((configuration.get("destinationTable") or {}).get("tableId", ""))
+    mode = configuration.get("writeDisposition")
+    allowed = mode in (None, "WRITE_APPEND") or (mode == "WRITE_TRUNCATE" and "$" in table)
+    if configuration.get("schemaUpdateOptions") and not allowed:
+        raise invalid(
+            "Schema update options should only be specified with WRITE_APPEND disposition, "
+            "or with WRITE_TRUNCATE disposition on a table partition."
+        )
 
 
 class Destination:
@@ -64,7 +78,13 @@ class Destination:
         *,
         default_write: str,
         location: str,
+        inherited: Mapping[str, Any] | None = None,
     ) -> None:
+        """
+        Args:
+            default_write: the write disposition of a job that names none.
+            inherited: what a new table has beside its schema, where the job does not say.
+        """
         self._store = store
         self.reference = reference
         self._create = configuration.get("createDisposition") or "CREATE_IF_NEEDED"
@@ -78,6 +98,7 @@ class Destination:
         if key := configuration.get("destinationEncryptionConfiguration"):
             self._layout["encryptionConfiguration"] = key
         self._layout.update(configuration.get("destinationTableProperties") or {})
+        self._inherited = dict(inherited or {})
         self._location = location
 
     def current(self) -> StoredTable | None:
@@ -104,12 +125,26 @@ class Destination:
                 f"{reference.project}:{reference.dataset}.{reference.table} is not allowed for "
                 f"this operation because it is currently a {found.kind}."
             )
-        if self.mode == "WRITE_EMPTY" and found.snapshot().row_count:
+        self._check_layout(found)
+        if self.mode == "WRITE_EMPTY" and snapshot_named(found, reference.table).row_count:
             raise Refused(
                 f"Already Exists: Table {reference.project}:{reference.dataset}.{reference.table}",
                 code="ALREADY_EXISTS",
             )
         return found
+
+    def _check_layout(self, found: StoredTable) -> None:
+        """Refuses a layout in the job's configuration that is not the table's."""
+        keys = ["timePartitioning", "rangePartitioning"]
+        keys += [] if self.mode == "WRITE_TRUNCATE" else ["clustering"]
+        for key in keys:
+            wanted = self._layout.get(key)
+            have = found.resource.get(key) or {}
+            if wanted and any(have.get(part) != wanted.get(part) for part in _LAYOUT_PARTS):
+                raise invalid(
+                    "Incompatible table partitioning specification. Expects partitioning "
+                    f"specification {have or 'none'}, but input partitioning specification is {wanted}"
+                )
 
     def schema_for(self, schema: TableSchema) -> TableSchema:
         """Returns the schema the table will have when rows of a schema have been written."""
@@ -130,15 +165,20 @@ class Destination:
         if found is None:
             base = self.reference.table.partition("$")[0]
             reference = TableReference(self.reference.project, self.reference.dataset, base)
-            resource = {**self._layout, "schema": types.schema_to_rest(schema)}
-            change.create_table(reference, resource)
+            resource = {**self._inherited, **self._layout, "schema": types.schema_to_rest(schema)}
+            check_layout(schema, resource)
+            table = change.create_table(reference, resource)
             target = schema
         else:
+            table = found
             target = self.schema_for(schema)
             if target != found.schema:
                 resource = {**found.resource, "schema": types.schema_to_rest(target)}
                 change.update_table(found, resource)
-        batches = [aligned(chunk, target) for chunk in chunks if chunk.num_rows]
+        batches = [_placed(table, chunk, target) for chunk in chunks if chunk.num_rows]
+        if self._decorated:
+            batches = [aligned(batch, target) for batch in batches]
+            check_partition(table, self.reference.table, batches)
         if self.mode.startswith("WRITE_TRUNCATE") and self._decorated:
             self._replace_partition(change, found, batches)
         elif self.mode.startswith("WRITE_TRUNCATE"):
@@ -155,6 +195,15 @@ class Destination:
         )
         change.replace(base, kept)
         change.append(self.reference, batches)
+
+
+def _placed(table: StoredTable, chunk: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
+    """Returns a chunk with the columns of a schema, each row in the partition it had."""
+    batch = aligned(chunk, schema)
+    at = chunk.schema.get_field_index(types.PARTITION_TIME)
+    if table.partitioned_by_ingestion and at >= 0:
+        batch = batch.append_column(chunk.schema.field(at), chunk.column(at))
+    return batch
 
 
 def aligned(chunk: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:

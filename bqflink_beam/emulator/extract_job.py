@@ -17,6 +17,7 @@ from bqflink_beam.emulator.avro_files import avro_file
 from bqflink_beam.emulator.destinations import check_known, table_reference
 from bqflink_beam.emulator.files import Files
 from bqflink_beam.emulator.jobs import Job, Outcome
+from bqflink_beam.emulator.partitions import snapshot_named
 from bqflink_beam.emulator.store import Snapshot, Store, Transaction
 from bqflink_beam.schema.model import Field
 
@@ -70,10 +71,11 @@ class ExtractJobs:
             Refused: the job fails.
         """
         options = job.configuration
-        table = self._store.require_table(table_reference(options["sourceTable"], "sourceTable"))
+        source = table_reference(options["sourceTable"], "sourceTable")
+        table = self._store.require_table(source)
         if table.kind not in ("TABLE", "SNAPSHOT"):
             raise invalid(f"A {table.kind} cannot be exported: {table.reference}")
-        snapshot = table.snapshot()
+        snapshot = snapshot_named(table, source.table)
         uris = _uris(options)
         parts = _parted(snapshot, len(uris))
         for uri, chunks in zip(uris, parts, strict=True):

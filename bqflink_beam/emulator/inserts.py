@@ -97,9 +97,14 @@ class Inserts:
         return found
 
     def _decorated(self, table: StoredTable, name: str) -> StoredTable:
-        if "$" in name and not (table.time_partitioning or table.resource.get("rangePartitioning")):
-            raise invalid(f"Table {name} has a partition decorator but is not partitioned")
-        return table
+        if "$" not in name or table.partitioned_by_ingestion:
+            return table
+        if table.time_partitioning or table.resource.get("rangePartitioning"):
+            raise invalid(
+                f"Streaming to metadata partition of column based partitioning table {name} "
+                "is disallowed."
+            )
+        raise invalid(f"Table {name} has a partition decorator but is not partitioned")
 
     def _completed(self, schema: TableSchema, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Fills the defaults of columns that a row leaves out."""

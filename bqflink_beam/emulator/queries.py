@@ -95,8 +95,16 @@ class Queries:
             answer["numDmlAffectedRows"] = statistics["numDmlAffectedRows"]
         destination = document["configuration"]["query"].get("destinationTable")
         if "schema" not in statistics or destination is None:
-            return {**answer, "totalRows": "0", "schema": {"fields": []}}
+            return {**answer, "totalRows": "0", "schema": self._made(statistics)}
         table = self._store.require_table(table_reference(destination, "destinationTable"))
         snapshot = table.snapshot()
         schema = types.schema_to_rest(snapshot.schema)
         return {**answer, "schema": schema, **rows_page(snapshot, parameters)}
+
+    def _made(self, statistics: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the schema that a statement without rows answers: of what it created."""
+        target = statistics.get("ddlTargetTable")
+        created = str(statistics.get("statementType")).startswith("CREATE_")
+        reference = table_reference(target, "ddlTargetTable") if target and created else None
+        table = self._store.get_table(reference) if reference else None
+        return types.schema_to_rest(table.schema) if table else {"fields": []}

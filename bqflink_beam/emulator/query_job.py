@@ -85,6 +85,11 @@ class QueryJobs:
         Raises:
             Refused: the job fails.
         """
+        outcome = self._outcome(job)
+        outcome.statistics.setdefault("cacheHit", False)
+        return outcome
+
+    def _outcome(self, job: Job) -> Outcome:
         catalog = self.catalog(job.project, job.location, job.configuration)
         now_s = self._store.clock.now_s()
         named, positional = read_parameters(job.configuration)
@@ -108,7 +113,6 @@ class QueryJobs:
             "statementType": "SELECT",
             "totalBytesProcessed": scanned,
             "totalBytesBilled": scanned,
-            "cacheHit": False,
             "schema": types.schema_to_rest(query.schema),
             "referencedTables": [reference_resource(table) for table in tables],
         }

@@ -153,7 +153,12 @@ def _table_routes(tables: Tables, inserts: Inserts) -> list[Route]:
         Route("GET", _TABLE, "tables.get", lambda r: tables.get(*names(r))),
         Route("PATCH", _TABLE, "tables.patch", on(tables.patch)),
         Route("PUT", _TABLE, "tables.update", on(tables.update)),
-        Route("DELETE", _TABLE, "tables.delete", lambda r: tables.delete(*names(r))),
+        Route(
+            "DELETE",
+            _TABLE,
+            "tables.delete",
+            lambda r: tables.delete(*names(r), r.headers.get("if-match")),
+        ),
         Route(
             "GET",
             _TABLE + "/data",

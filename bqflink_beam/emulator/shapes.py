@@ -36,7 +36,7 @@ _INTEGERS = _names("""maxResults timeoutMs maxBadRecords skipLeadingRows expirat
 _BOOLEANS = _names("""useLegacySql dryRun skipInvalidRows ignoreUnknownValues autodetect allowJaggedRows
     allowQuotedNewlines useAvroLogicalTypes printHeader requirePartitionFilter enableListInference
     useInt64Timestamp""")
-_OPAQUE = frozenset({"json", "metadata"})
+_OPAQUE = frozenset({"json", "metadata", "labels"})
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -51,7 +51,10 @@ def check_shape(value: Any, path: str = "") -> None:
             where = f"{path}.{key}" if path else key
             if item is not None and not _fits(key, item):
                 raise invalid(f"Invalid value at '{where}': {str(item)[:100]}")
-            if key not in _OPAQUE:
+            if key == "structValues" and item is not None:
+                # Its names are the caller's, and say nothing about what they hold.
+                check_shape(list(item.values()), where)
+            elif key not in _OPAQUE:
                 check_shape(item, where)
     elif isinstance(value, list):
         for item in value:

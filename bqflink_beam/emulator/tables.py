@@ -9,6 +9,7 @@ from bqflink_beam.emulator.catalog import StoreCatalog
 from bqflink_beam.emulator.cells import rest_rows
 from bqflink_beam.emulator.datasets import check_etag, dataset_not_found, merge_patch
 from bqflink_beam.emulator.pages import flag_of, integer_of, page, position_of, token_of
+from bqflink_beam.emulator.partitions import snapshot_named, without_partition
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.sql import compile_text
 from bqflink_beam.emulator.store import Snapshot, Store, StoredTable
@@ -62,7 +63,12 @@ class Tables:
         return resource
 
     def get(self, project: str, dataset: str, name: str) -> dict[str, Any]:
-        return self._require(project, dataset, name).resource
+        table = self._require(project, dataset, name)
+        resource = table.resource
+        if "$" in name:
+            rows = snapshot_named(table, name)
+            resource["numRows"], resource["numBytes"] = str(rows.row_count), str(rows.nbytes)
+        return resource
 
     def list(self, project: str, dataset: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         if self._store.get_dataset(project, dataset) is None:
@@ -131,8 +137,15 @@ class Tables:
             _refuse_new_layout(have, resource)
             return self._store.update_table(table, resource).resource
 
-    def delete(self, project: str, dataset: str, name: str) -> None:
-        self._store.delete_table(reference_of(project, dataset, name))
+    def delete(self, project: str, dataset: str, name: str, if_match: str | None) -> None:
+        with self._store.lock:
+            table = self._require(project, dataset, name)
+            check_etag(table.resource, if_match)
+            if "$" not in name:
+                self._store.delete_table(table.reference)
+                return
+            with self._store.transaction() as change:
+                change.replace(table, without_partition(table, name))
 
     def rows(
         self, project: str, dataset: str, name: str, parameters: Mapping[str, str]
@@ -141,7 +154,7 @@ class Tables:
         table = self._require(project, dataset, name)
         if table.kind not in ("TABLE", "SNAPSHOT"):
             raise invalid(f"Cannot list a table of type {table.kind}.")
-        answer = rows_page(table.snapshot(), parameters)
+        answer = rows_page(snapshot_named(table, name), parameters)
         return {"kind": "bigquery#tableDataList", "etag": table.etag, **answer}
 
     def _require(self, project: str, dataset: str, name: str) -> StoredTable:
@@ -232,8 +245,13 @@ def check_layout(schema: TableSchema, resource: Mapping[str, Any]) -> None:
         raise invalid(f"A table has at most {_CLUSTER_COLUMNS_MAX} clustering columns")
     for column in clustering:
         found = fields.get(column.lower())
-        if found is None or found.repeated or found.type in ("STRUCT", "JSON", "FLOAT64"):
-            raise invalid(f"The field specified for clustering cannot be used or found: {column}")
+        if found is None:
+            raise invalid(
+                "The field specified for clustering cannot be found in the schema. "
+                f"Invalid field: {column}"
+            )
+        if found.repeated or found.type in ("STRUCT", "JSON", "FLOAT64"):
+            raise invalid(f"The field specified for clustering cannot be used: {column}")
     constraints = (resource.get("tableConstraints") or {}).get("primaryKey") or {}
     for column in constraints.get("columns") or ():
         found = fields.get(column.lower())
@@ -244,8 +262,8 @@ def check_layout(schema: TableSchema, resource: Mapping[str, Any]) -> None:
 def _check_partition_column(found: Field | None, name: object, kinds: tuple[str, ...]) -> None:
     if found is None:
         raise invalid(
-            f"The field specified for partitioning cannot be found in the schema: {name}. "
-            "Please reference an existing field."
+            "The field specified for partitioning cannot be found in the schema. "
+            f"Invalid field: {name}"
         )
     if found.type not in kinds or found.repeated:
         raise invalid(

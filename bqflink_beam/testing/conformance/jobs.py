@@ -11,6 +11,7 @@ from bqflink_beam.testing.conformance.loads import (
     InsertAllConformance,
     LoadConformance,
 )
+from bqflink_beam.testing.conformance.partitions import PartitionConformance
 from bqflink_beam.testing.conformance.rest import HttpFailure, Rest, reason_of, succeeded
 
 _ID = [{"name": "id", "type": "INTEGER"}]
@@ -497,5 +498,6 @@ class JobConformance(
     LoadConformance,
     CopyConformance,
     InsertAllConformance,
+    PartitionConformance,
 ):
     """REST v2: everything that reads, writes and file loads stand on."""
