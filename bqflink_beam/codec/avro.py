@@ -79,7 +79,7 @@ class RecordDecoder:
         Raises:
             ConfigError: the schema has a type that is no column's.
         """
-        parsed = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
+        parsed = avro.parsed(avro_schema)
         self.schema = avro.from_avro(parsed)
         plan = _Plan()
         self._read = plan.record(parsed)
@@ -228,7 +228,7 @@ class _Plan:
     """Plans the reading of one schema; knows the types it has named so far."""
 
     def __init__(self) -> None:
-        self._reads: dict[str, _Read] = {}
+        self._reads: dict[str, _Read | None] = {}
 
     def bare(self, type_: Any) -> Any:
         """Returns the schema without what the types mean, which fastavro would act upon."""
@@ -236,7 +236,7 @@ class _Plan:
             return [self.bare(each) for each in type_]
         if not isinstance(type_, Mapping):
             return type_
-        out = {key: type_[key] for key in ("name", "namespace", "symbols", "size") if key in type_}
+        out = {key: type_[key] for key in ("name", "symbols", "size") if key in type_}
         if type_["type"] == "record":
             fields = [
                 {"name": field["name"], "type": self.bare(field["type"])}
@@ -266,13 +266,7 @@ class _Plan:
             }
 
         if avro.range_element(type_):
-            return self._named(type_, lambda record: values.Range(**read(record)))
-        return self._named(type_, read)
-
-    def _named(self, type_: Mapping[str, Any], read: _Read) -> _Read:
-        self._reads[type_["name"]] = read
-        if type_.get("namespace"):
-            self._reads[f"{type_['namespace']}.{type_['name']}"] = read
+            return lambda record: values.Range(**read(record))
         return read
 
     def _value(self, type_: Any) -> _Read | None:
@@ -283,18 +277,24 @@ class _Plan:
         inner = type_["type"]
         if isinstance(inner, (dict, list)):
             return self._value(inner)
-        if inner == "record":
-            return self.record(type_)
         if inner == "array":
             convert = self._value(type_["items"])
             return None if convert is None else lambda items: [convert(item) for item in items]
-        if type_.get("logicalType") == "decimal":
-            return _decimal_reader(type_.get("scale", 0))
-        if type_.get("sqlType") == "INTERVAL":
-            return values.interval
-        if type_.get("sqlType") == "DATETIME" or type_.get("logicalType") == "datetime":
-            return _civil_text
-        return _READERS.get(type_.get("logicalType", ""))
+        read = self.record(type_) if inner == "record" else _reader(type_)
+        if "name" in type_:
+            self._reads[type_["name"]] = read
+        return read
+
+
+def _reader(type_: Mapping[str, Any]) -> _Read | None:
+    logical, declared = avro.logical_type(type_), type_.get("sqlType")
+    if logical == "decimal":
+        return _decimal_reader(type_.get("scale", 0))
+    if type_["type"] == "string" and declared == "INTERVAL":
+        return values.interval
+    if logical == "datetime" or (type_["type"] == "string" and declared == "DATETIME"):
+        return _civil_text
+    return _READERS.get(logical or "")
 
 
 def _decimal_reader(scale: int) -> _Read:

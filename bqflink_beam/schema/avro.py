@@ -50,20 +50,21 @@ _PRIMITIVES = {
     "fixed": "BYTES",
     "boolean": "BOOL",
 }
+# By logical type: the types that it may stand with. With any other it means nothing.
 _LOGICAL = {
-    "date": "DATE",
-    "time-millis": "TIME",
-    "time-micros": "TIME",
-    "timestamp-millis": "TIMESTAMP",
-    "timestamp-micros": "TIMESTAMP",
-    "local-timestamp-millis": "DATETIME",
-    "local-timestamp-micros": "DATETIME",
-    "datetime": "DATETIME",
-    "uuid": "STRING",
-    "duration": "BYTES",
-    "geography_wkt": "GEOGRAPHY",
-    "Json": "JSON",
+    "date": (("int",), "DATE"),
+    "time-millis": (("int",), "TIME"),
+    "time-micros": (("long",), "TIME"),
+    "timestamp-millis": (("long",), "TIMESTAMP"),
+    "timestamp-micros": (("long",), "TIMESTAMP"),
+    "local-timestamp-millis": (("long",), "DATETIME"),
+    "local-timestamp-micros": (("long",), "DATETIME"),
+    "datetime": (("string",), "DATETIME"),
+    "geography_wkt": (("string",), "GEOGRAPHY"),
+    "Json": (("string",), "JSON"),
+    "decimal": (("bytes", "fixed"), "NUMERIC"),
 }
+_NAMED = ("record", "enum", "fixed")
 
 
 def to_avro(schema: TableSchema) -> dict[str, Any]:
@@ -81,10 +82,54 @@ def from_avro(schema: Mapping[str, Any] | str) -> TableSchema:
         ConfigError: a field has a type that no BigQuery type can hold: a map, a union of
             more than one type, an array that is or has NULL, an array of arrays.
     """
-    parsed = json.loads(schema) if isinstance(schema, str) else schema
-    if not isinstance(parsed, Mapping) or parsed.get("type") != "record":
-        raise ConfigError("a row's Avro schema must be a record")
-    return TableSchema(_Reader().fields(parsed, "", 0))
+    record = parsed(schema)
+    return TableSchema(_Reader().fields(record, "", 0))
+
+
+def parsed(schema: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Returns a row's schema as plain JSON values, every type by its full name.
+
+    Raises:
+        ConfigError: it is no record schema.
+    """
+    try:
+        found = json.loads(schema) if isinstance(schema, str) else schema
+        if not isinstance(found, Mapping) or found.get("type") != "record":
+            raise ConfigError("a row's Avro schema must be a record")
+        qualified: dict[str, Any] = _qualified(found, "", set())
+    except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"this is no Avro schema: {error!r} in it") from error
+    return qualified
+
+
+def _qualified(type_: Any, space: str, known: set[str]) -> Any:
+    """Returns a type with the full names of those defined and used in it; `space` is around it."""
+    if isinstance(type_, list):
+        return [_qualified(each, space, known) for each in type_]
+    if isinstance(type_, str):
+        return f"{space}.{type_}" if f"{space}.{type_}" in known else type_
+    out, kind = dict(type_), type_["type"]
+    if kind == "array":
+        out["items"] = _qualified(type_["items"], space, known)
+    elif kind in _NAMED:
+        name, inner = type_["name"], out.pop("namespace", space)
+        out["name"] = name if "." in name or not inner else f"{inner}.{name}"
+        known.add(out["name"])
+    else:
+        out["type"] = _qualified(kind, space, known)
+    if kind == "record":
+        space = out["name"].rpartition(".")[0]
+        out["fields"] = [
+            {**field, "type": _qualified(field["type"], space, known)} for field in type_["fields"]
+        ]
+    return out
+
+
+def logical_type(type_: Mapping[str, Any]) -> str | None:
+    """Returns the logical type of a type, None if it has none that means something."""
+    name = type_.get("logicalType")
+    bases, _ = _LOGICAL.get(name, ((), "")) if isinstance(name, str) else ((), "")
+    return name if type_["type"] in bases else None
 
 
 def branches(type_: Any) -> tuple[Any, int | None]:
@@ -166,7 +211,6 @@ class _Reader:
     def fields(self, record: Mapping[str, Any], owner: str, depth: int) -> tuple[Field, ...]:
         if depth >= _NESTING_MAX:
             raise ConfigError(f"STRUCTs nest at most {_NESTING_MAX} deep", column=owner)
-        self._remember(record)
         return tuple(self._field(field, owner, depth) for field in record["fields"])
 
     def _field(self, field: Mapping[str, Any], owner: str, depth: int) -> Field:
@@ -188,23 +232,23 @@ class _Reader:
         return Field(name=name, mode=mode, description=field.get("doc"), **facts)
 
     def _facts(self, type_: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        kind, logical = type_["type"], type_.get("logicalType")
+        kind, logical = type_["type"], logical_type(type_)
+        if kind in _NAMED:
+            self._named[type_["name"]] = type_
         if kind == "record":
             element = range_element(type_)
             if element:
-                self._remember(type_)
                 return {"type": "RANGE", "range_element_type": element}
             return {"type": "STRUCT", "fields": self.fields(type_, path, depth + 1)}
         if logical == "decimal":
             return _decimal(type_)
         if type_.get("sqlType") in TYPES:
             return _declared(type_)
-        found = _LOGICAL.get(logical or "") or _PRIMITIVES.get(kind)
-        if found is None:
+        if logical is not None:
+            return {"type": _LOGICAL[logical][1]}
+        if kind not in _PRIMITIVES:
             raise ConfigError(f"no column holds Avro's {kind}")
-        if kind in ("enum", "fixed"):
-            self._remember(type_)
-        return {"type": found}
+        return {"type": _PRIMITIVES[kind]}
 
     def _resolved(self, type_: Any) -> Mapping[str, Any]:
         """Returns a type as an object: a primitive's name, a name used before, or itself."""
@@ -215,18 +259,12 @@ class _Reader:
         # Avro lets types be wrapped: {"type": {"type": "string", ...}}.
         return self._resolved(inner) if isinstance(inner, (dict, list)) else type_
 
-    def _remember(self, type_: Mapping[str, Any]) -> None:
-        name, namespace = type_.get("name", ""), type_.get("namespace")
-        self._named[name] = type_
-        if namespace:
-            self._named[f"{namespace}.{name}"] = type_
-
 
 def range_element(record: Mapping[str, Any]) -> str | None:
     """Returns the element type of the record that stands for a RANGE, None for any other."""
-    name = f"{record.get('namespace', '')}.{record.get('name', '')}".rpartition(".RANGE_")
-    known = name[0].endswith(_RANGE_NAMESPACE) and name[2] in ("DATE", "DATETIME", "TIMESTAMP")
-    return name[2] if known else None
+    space, _, element = record["name"].rpartition(".RANGE_")
+    known = space.endswith(_RANGE_NAMESPACE) and element in ("DATE", "DATETIME", "TIMESTAMP")
+    return element if known else None
 
 
 def _declared(type_: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +275,9 @@ def _declared(type_: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decimal(type_: Mapping[str, Any]) -> dict[str, Any]:
-    digits, scale = type_["precision"], type_.get("scale", 0)
+    digits, scale = type_.get("precision"), type_.get("scale", 0)
+    if not isinstance(digits, int) or not isinstance(scale, int):
+        raise ConfigError(f"a decimal needs a whole precision and scale, got {digits} and {scale}")
     if (digits, scale) == (38, 9):
         return {"type": "NUMERIC"}
     if (digits, scale) in ((76, 38), (77, 38)):

@@ -109,6 +109,50 @@ def test_types_that_we_do_not_write_are_read():
     assert list(read_file(out.getvalue())) == [row | {"c": civil("2024-01-01T00:22:59.700440")}]
 
 
+def struct(name, space, **types):
+    fields = [{"name": key, "type": type_} for key, type_ in types.items()]
+    return {"type": "record", "name": name, "namespace": space, "fields": fields}
+
+
+def fixed_decimal(scale):
+    return {"type": "fixed", "name": "Dec", "size": 8, "logicalType": "decimal", "precision": 10, "scale": scale}  # fmt: skip
+
+
+def test_types_used_by_name_are_those_of_the_namespace_around(same):
+    """Of two types with one short name the wrong one would shift the decimal point."""
+    schema = struct(
+        "R", "top",
+        a=struct("A", "one", x=fixed_decimal(2)),
+        b=struct("B", "two", x=fixed_decimal(4), day={"type": "int", "logicalType": "date"}),
+        c=struct("C", "one", x=["null", "Dec"]),
+        d={"type": "array", "items": "two.Dec"},
+        e="two.B",
+    )  # fmt: skip
+    number, day = decimal.Decimal("1.25"), datetime.date(2024, 1, 31)
+    b = {"x": number, "day": day}
+    row = {"a": {"x": number}, "b": b, "c": {"x": number}, "d": [number], "e": b}
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), [row])
+
+    assert same(list(read_file(out.getvalue())), [row])
+
+
+def test_a_logical_type_on_the_wrong_type_changes_no_value(same):
+    schema = struct(
+        "R", "",
+        a={"type": "long", "logicalType": "date"},
+        b={"type": "string", "logicalType": "timestamp-micros"},
+        c={"type": "int", "logicalType": "time-micros"},
+        d={"type": "string", "logicalType": "decimal", "precision": 4, "scale": 2},
+    )  # fmt: skip
+    row = {"a": 5, "b": "yesterday", "c": 86_400_000, "d": "x"}
+    plain = struct("R", "", a="long", b="string", c="int", d="string")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(plain), row)
+
+    assert same(RecordDecoder(schema).decode(out.getvalue()), row)
+
+
 def test_bytes_after_the_last_row_are_not_read():
     """A read session's block may have more than its rows; the row count is what holds."""
     encoder = RecordEncoder(EVERY)

@@ -190,6 +190,63 @@ def test_a_type_used_by_name_is_found():
     assert first.fields == second.fields
 
 
+def fixed_decimal(scale):
+    return {"type": "fixed", "name": "Dec", "size": 8, "logicalType": "decimal", "precision": 10, "scale": scale}  # fmt: skip
+
+
+def struct_of(name, space, *types):
+    return {**record(*types), "name": name, "namespace": space}
+
+
+def test_a_name_belongs_to_the_namespace_around_it():
+    """Two types may share the short name; the last one defined is not always the one meant."""
+    schema = record(
+        struct_of("A", "one", fixed_decimal(2)),
+        struct_of("B", "two", fixed_decimal(4)),
+        struct_of("C", "one", "Dec"),
+        "two.Dec",
+    )
+
+    first, second, third, fourth = from_avro(schema)
+
+    assert [first.fields[0].scale, second.fields[0].scale] == [2, 4]
+    assert (third.fields[0].scale, fourth.scale) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [
+        ({"type": "long", "logicalType": "date"}, "INT64"),
+        ({"type": "int", "logicalType": "time-micros"}, "INT64"),
+        ({"type": "string", "logicalType": "timestamp-micros"}, "STRING"),
+        ({"type": "bytes", "logicalType": "datetime"}, "BYTES"),
+        ({"type": "string", "logicalType": "decimal", "precision": 4, "scale": 2}, "STRING"),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, "INT64"),
+    ],
+)
+def test_a_logical_type_means_nothing_on_a_type_that_it_is_not_for(type_, kind):
+    """As Avro has it: its values are those of the type below."""
+    assert read(type_).type == kind
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "R"},
+        {"type": "record", "fields": []},
+        {"type": "record", "name": "R", "fields": [{"name": "x"}]},
+        {"type": "record", "name": "R", "fields": ["x"]},
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": {"type": "array"}}]},
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": None}]},
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": {"type": "bytes", "logicalType": "decimal"}}]},
+        '{"type": "record"',
+    ],
+)  # fmt: skip
+def test_what_is_no_avro_schema_is_a_mistake(schema):
+    with pytest.raises(ConfigError):
+        from_avro(schema)
+
+
 def test_a_type_that_contains_itself_is_refused():
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}  # fmt: skip
 
