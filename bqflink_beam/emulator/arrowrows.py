@@ -182,7 +182,7 @@ def _goes(given: pa.DataType, wanted: pa.DataType) -> bool:
     for is_wanted, goes in _PAIRS:
         if is_wanted(wanted):
             return any(is_given(given) for is_given in goes)
-    return bool(kinds.is_null(given))
+    return False
 
 
 _PAIRS = (
