@@ -38,3 +38,8 @@ def shared_connection(options: PipelineOptions) -> Connection:
             "elsewhere; use LOOPBACK, or start 'python -m bqflink_beam emulator' and name its endpoints"
         )
     return shared_emulator().connection
+
+
+def make_dataset(project: str, dataset: str) -> None:
+    """Makes a dataset of the shared emulator: it starts empty, and a pipeline makes tables only."""
+    shared_emulator().create_dataset(project, dataset)

@@ -39,7 +39,8 @@ class BigQueryOptions(PipelineOptions):
             "--bq_embedded",
             action="store_true",
             default=False,
-            help="Run against one embedded BigQuery, started when the pipeline is built.",
+            help="Run against one embedded BigQuery, started when the pipeline is built. It is "
+            "empty, but for the datasets of the tables that are written to.",
         )
 
 
@@ -65,6 +66,14 @@ def connection_from(options: PipelineOptions) -> Connection:
         billing_project=bq.bq_billing_project,
         quota_project=bq.bq_quota_project,
     )
+
+
+def make_embedded_dataset(options: PipelineOptions, table: TableReference) -> None:
+    """With ``--bq_embedded``, sees to it that a table can be made where the pipeline names it."""
+    if options.view_as(BigQueryOptions).bq_embedded:
+        from bqflink_beam.testing.embedded import make_dataset
+
+        make_dataset(table.project, table.dataset)
 
 
 def billed_to(

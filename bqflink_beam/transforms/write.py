@@ -15,7 +15,12 @@ from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms import coders as _coders  # noqa: F401  registers them
 from bqflink_beam.transforms.failed import FailedRow
 from bqflink_beam.transforms.pipeline_check import check_step
-from bqflink_beam.transforms.pipeline_options import billed_to, connection_from, default_project
+from bqflink_beam.transforms.pipeline_options import (
+    billed_to,
+    connection_from,
+    default_project,
+    make_embedded_dataset,
+)
 from bqflink_beam.transforms.result import WriteToBigQueryStorageResult
 from bqflink_beam.transforms.run_identity import refuse_saved_pipeline
 from bqflink_beam.transforms.runner_kind import runner_kind
@@ -130,6 +135,8 @@ class WriteToBigQueryStorage(beam.PTransform):
             project,
             TableReference.parse(destination.table) if destination.table else None,
         )
+        if destination.table is not None and self.connection is None:
+            make_embedded_dataset(options, TableReference.parse(destination.table))
         known = self._ask(connection, destination) if self.validate else _Known()
         step = self._step(rows, known.location)
         check_step(rows.pipeline, step)
