@@ -2,8 +2,8 @@
 
 64-bit integers that JavaScript would round, decimals, and numbers that JSON has not
 are text; the service reads both. A JSON column's value stands in the object as it is,
-not as text with JSON in it, which is what ``insertAll`` takes. JSON's own null is the one value with no form here, for
-the service reads it as NULL: it is refused.
+not as text with JSON in it, which is what ``insertAll`` takes. JSON's own null is the
+one value with no form here, for the service reads it as NULL: it is refused.
 """
 
 import base64
