@@ -24,7 +24,7 @@ from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.emulator import types as server_types
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import Emulator
-from tests.conformance import golden
+from tests.conformance import golden, golden_rest
 from tests.conformance.raw_wire import Http, T, as_ours, client, typed
 from tests.conformance.test_golden_rows import LONG
 
@@ -71,7 +71,7 @@ def as_google(value: Any) -> Any:
 
 # --- insertAll ------------------------------------------------------------------------------
 
-INSERTED = [{**row, "j": row["j"] and '{"a": [1, null]}'} for row in golden.REST_VALUES]
+INSERTED = [{**row, "j": row["j"] and '{"a": [1, null]}'} for row in golden_rest.REST_VALUES]
 
 
 def test_google_client_sends_the_golden_rows():
@@ -85,20 +85,20 @@ def test_google_client_sends_the_golden_rows():
     ((method, url, body),) = http.sent
     assert (errors, method) == ([], "POST")
     assert urllib.parse.urlsplit(url).path.endswith("/projects/p/datasets/d/tables/t/insertAll")
-    assert json.loads(body) == golden.INSERT_ROWS
+    assert json.loads(body) == golden_rest.INSERT_ROWS
 
 
 def test_google_client_sends_json_rows_as_they_are():
     http = Http({"/insertAll": {}})
-    rows = [row["json"] for row in golden.INSERT_ROWS["rows"]]
+    rows = [row["json"] for row in golden_rest.INSERT_ROWS["rows"]]
 
     client(http).insert_rows_json(str(T), rows, row_ids=["first", "second", "third"])
 
-    assert json.loads(http.sent[0][2]) == golden.INSERT_ROWS
+    assert json.loads(http.sent[0][2]) == golden_rest.INSERT_ROWS
 
 
 def test_embedded_server_stores_what_the_golden_rows_mean(server):
-    answer = requests.post(f"{tables(server)}/t/insertAll", json=golden.INSERT_ROWS)
+    answer = requests.post(f"{tables(server)}/t/insertAll", json=golden_rest.INSERT_ROWS)
 
     assert answer.json() == {"kind": "bigquery#tableDataInsertAllResponse"}
     assert list(map(typed, rows_of(server))) == list(map(typed, INSERTED))
@@ -145,32 +145,32 @@ def load(server: Emulator, data: bytes, **config: Any) -> None:
 
 def test_google_client_uploads_the_golden_lines():
     http = Http({"/jobs": JOB})
-    rows = [json.loads(line) for line in golden.NDJSON.splitlines()]
+    rows = [json.loads(line) for line in golden_rest.NDJSON.splitlines()]
     config = bigquery.LoadJobConfig(schema=SCHEMA)
 
     client(http).load_table_from_json(rows, str(T), job_config=config)
 
-    assert uploaded(http).decode() == golden.NDJSON
+    assert uploaded(http).decode() == golden_rest.NDJSON
 
 
 def test_embedded_server_loads_what_the_golden_lines_mean(server):
-    load(server, golden.NDJSON.encode(), source_format="NEWLINE_DELIMITED_JSON")
+    load(server, golden_rest.NDJSON.encode(), source_format="NEWLINE_DELIMITED_JSON")
 
-    assert list(map(typed, rows_of(server))) == list(map(typed, golden.REST_VALUES))
+    assert list(map(typed, rows_of(server))) == list(map(typed, golden_rest.REST_VALUES))
 
 
 def test_our_decoder_reads_the_golden_lines():
     decoder = LineDecoder(golden.COLUMNS)
 
-    rows = [decoder.decode(line) for line in golden.NDJSON.splitlines()]
+    rows = [decoder.decode(line) for line in golden_rest.NDJSON.splitlines()]
 
-    assert list(map(typed, rows)) == list(map(typed, golden.REST_VALUES))
+    assert list(map(typed, rows)) == list(map(typed, golden_rest.REST_VALUES))
 
 
 # The types that the client makes Parquet of.
 FRAME = TableSchema(tuple(f for f in golden.COLUMNS if f.name not in ("j", "g", "v", "r")))
 FRAME_COLUMNS = [column for column in SCHEMA if column.name in {field.name for field in FRAME}]
-FRAME_ROWS = [{field.name: row[field.name] for field in FRAME} for row in golden.REST_VALUES]
+FRAME_ROWS = [{field.name: row[field.name] for field in FRAME} for row in golden_rest.REST_VALUES]
 
 
 def test_google_client_uploads_the_golden_frame():
@@ -235,19 +235,19 @@ def as_page(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_google_client_reads_the_golden_page():
-    http = Http({"/data": golden.PAGE})
+    http = Http({"/data": golden_rest.PAGE})
 
     rows = [dict(row) for row in client(http).list_rows(bigquery.Table(str(T), schema=SCHEMA))]
 
     ((_, url, _),) = http.sent
     assert "formatOptions.useInt64Timestamp=True" in url
-    assert list(map(typed, rows)) == [typed(as_page(row)) for row in golden.REST_VALUES]
+    assert list(map(typed, rows)) == [typed(as_page(row)) for row in golden_rest.REST_VALUES]
     assert rows[0]["r"] == {"start": None, "end": datetime.date(9999, 12, 31)}
     assert rows[0]["w"] == decimal.Decimal("1e-38")
 
 
 def test_embedded_server_answers_with_the_golden_page(server):
-    load(server, golden.NDJSON.encode(), source_format="NEWLINE_DELIMITED_JSON")
+    load(server, golden_rest.NDJSON.encode(), source_format="NEWLINE_DELIMITED_JSON")
 
     listed = requests.get(
         f"{tables(server)}/t/data", params={"formatOptions.useInt64Timestamp": "true"}
@@ -261,7 +261,7 @@ def test_embedded_server_answers_with_the_golden_page(server):
         },
     ).json()
 
-    rows = golden.PAGE["rows"]
+    rows = golden_rest.PAGE["rows"]
     assert listed["rows"] == rows
     assert queried["rows"] == rows
     assert listed["totalRows"] == queried["totalRows"] == "3"
