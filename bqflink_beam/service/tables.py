@@ -1,6 +1,5 @@
 """Datasets and tables over REST."""
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -63,7 +62,7 @@ class RestTables:
             "tableId": table.table,
         }
         # A conflict: somebody was first, or an earlier try of ours was.
-        with contextlib.suppress(ConflictError):
+        try:
             self._request(
                 "POST",
                 f"{_dataset_path(table)}/tables",
@@ -71,6 +70,10 @@ class RestTables:
                 table,
                 body={**resource, "tableReference": reference},
             )
+        except ConflictError:
+            pass
+        except NotFoundError as error:
+            raise _no_dataset(table, error) from error
         # Either way it may be so new that the Storage API has not heard of it.
         self._recent.created(table.path)
 
@@ -94,7 +97,10 @@ class RestTables:
 
     def dataset_location(self, table: TableReference) -> str:
         dataset = f"{table.project}.{table.dataset}"
-        resource = self._request("GET", _dataset_path(table), f"get dataset {dataset}", table)
+        try:
+            resource = self._request("GET", _dataset_path(table), f"get dataset {dataset}", table)
+        except NotFoundError as error:
+            raise _no_dataset(table, error) from error
         return str(resource.get("location", ""))
 
     def _is_new(self, resource: Mapping[str, Any]) -> bool:
@@ -126,6 +132,15 @@ class RestTables:
             backoff=self._backoff,
             clock=self._clock,
         )
+
+
+def _no_dataset(table: TableReference, error: NotFoundError) -> NotFoundError:
+    return NotFoundError(
+        f"the dataset {table.project}.{table.dataset} does not exist; make it first, since create= makes "
+        f"tables only: {error.message}",
+        table=str(table),
+        code=error.code,
+    )
 
 
 def _dataset_path(table: TableReference) -> str:

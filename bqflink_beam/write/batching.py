@@ -121,7 +121,10 @@ def fitting(
         row_size = len(row) + ROW_OVERHEAD_BYTES
         if row_size > request_bytes_max and row_size > ROW_BYTES_LIMIT:
             too_large.append(
-                (index, f"the row has {len(row)} bytes, more than one request can hold")
+                (
+                    index,
+                    f"the row has {len(row)} bytes, more than a request holds ({ROW_BYTES_LIMIT})",
+                )
             )
             continue
         if part and size + row_size > request_bytes_max:

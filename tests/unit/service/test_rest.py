@@ -261,9 +261,16 @@ def test_created_table_is_there_whoever_was_first_and_may_be_unknown_for_a_while
 def test_table_is_not_created_in_a_dataset_that_is_not_there(rest, tables, recent):
     rest.script.append(error(404, "notFound", "Not found: Dataset p:d"))
 
-    with pytest.raises(NotFoundError, match="Dataset p:d"):
+    with pytest.raises(NotFoundError, match=r"dataset p\.d does not exist; make it first.*p:d"):
         tables.create(_TABLE, {})
     assert not recent.is_young(_TABLE.path)
+
+
+def test_dataset_that_is_not_there_has_no_location(rest, tables):
+    rest.script.append(error(404, "notFound", "Not found: Dataset p:d"))
+
+    with pytest.raises(NotFoundError, match=r"dataset p\.d does not exist; make it first.*p:d"):
+        tables.dataset_location(_TABLE)
 
 
 def test_patch_names_the_version_it_changes(rest, tables):
