@@ -62,7 +62,9 @@ PROGRAM = """
 
     run("DIRECT_READ", reads(method="DIRECT_READ", table="proj:d.events"))
     run("EXPORT", reads(method="EXPORT", table="proj:d.events"))
-    run("QUERY", reads(query="SELECT * FROM `proj.d.events`", use_standard_sql=True))
+    for name, method in (("QUERY", "EXPORT"), ("QUERY_DIRECTLY", "DIRECT_READ")):
+        text = "SELECT * FROM `proj.d.events`"
+        run(name, reads(method=method, query=text, use_standard_sql=True))
     run("STREAMING_INSERTS", writes("streamed", method="STREAMING_INSERTS"))
     staging = "gs://bucket/staging"
     for form in ("NEWLINE_DELIMITED_JSON", "AVRO"):
@@ -189,7 +191,7 @@ def service_account(token_uri):
     }
 
 
-@pytest.mark.parametrize("method", ["DIRECT_READ", "EXPORT", "QUERY"])
+@pytest.mark.parametrize("method", ["DIRECT_READ", "EXPORT", "QUERY", "QUERY_DIRECTLY"])
 def test_beam_reads_every_row(beam, method):
     run, _ = beam
 

@@ -365,6 +365,27 @@ def test_beam_file_loads(beam_on_server, events, form):
     assert beam_on_server.counters["jobs.insert"] >= 1
 
 
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [("STREAMING_INSERTS", '{"a":[1]}'), ("FILE_LOADS", '"{\\"a\\":[1]}"')],
+)
+def test_beam_writes_json_text_as_it_does_on_the_service(beam_on_server, method, kept):
+    """By Beam's bigquery_json_it_test: streamed text is JSON, text in files a JSON string."""
+    with _pipeline() as p:
+        _ = (
+            p
+            | beam.Create([{"id": 1, "doc": '{"a":[1]}'}])
+            | beam.io.WriteToBigQuery(
+                "proj:d.docs",
+                schema="id:INTEGER,doc:JSON",
+                method=method,
+                custom_gcs_temp_location="gs://bucket/staging",
+            )
+        )
+
+    assert beam_on_server.visible_rows("proj.d.docs") == [{"id": 1, "doc": kept}]
+
+
 def test_nan_and_infinity_survive_the_json_api(client, server):
     server.create_table(
         "proj.d.f", [{"name": "x", "type": "FLOAT64"}], rows=[{"x": math.inf}, {"x": math.nan}]
