@@ -86,9 +86,9 @@ class AppendConnection:
         response = AppendRowsResponse(write_stream=target.name)
         rows = 0
         try:
-            if request_bytes > self._settings.append_bytes_max:
+            if request_bytes >= self._settings.append_bytes_max:
                 raise Refused(
-                    f"Request size {request_bytes} exceeds the limit of "
+                    f"Request size {request_bytes} is not below the limit of "
                     f"{self._settings.append_bytes_max} bytes. Entity: {target.name}"
                 )
             offset, rows = self._append(target, request)

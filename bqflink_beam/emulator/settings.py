@@ -12,7 +12,7 @@ class Settings:
     """How the server behaves where the real one's size or patience matters.
 
     Attributes:
-        append_bytes_max: limit of one AppendRows request.
+        append_bytes_max: an AppendRows request must be smaller than that.
         row_errors_max: how many row errors one response lists; the real list may be cut too.
         stream_ttl_s: how long a write stream lives without traffic, by kind.
         session_ttl_s: how long a read session lives.

@@ -178,7 +178,7 @@ MUTANTS = [
     _m("write_stream may be left out after a switch", "append.py", "            self._switched = True\n", "            pass\n", "test_stream_must_be_named_after_a_switch"),
     _m("made streams can be switched", "append.py", "if not (self._current.is_default and target.is_default):", "if False:", "test_switch_between_made_streams_is_refused"),
     _m("a new destination keeps the schema of before", "append.py", "        if fresh:\n            target.forget_schema()\n", "        if fresh and self._targets:\n            for other in self._targets.values():\n                target.proto_schema = target.proto_schema or other.proto_schema\n", "test_new_destination_needs_a_schema"),
-    _m("there is no request limit", "append.py", "if request_bytes > self._settings.append_bytes_max:", "if False:", "test_request_too_large"),
+    _m("there is no request limit", "append.py", "if request_bytes >= self._settings.append_bytes_max:", "if False:", "test_request_too_large"),
     _m("good rows beside bad ones are appended", "append.py", "        if faulty.messages:\n            raise _RowErrors(target.name, faulty)\n        if not", "        if faulty.messages and len(faulty.messages) == chunk.num_rows:\n            raise _RowErrors(target.name, faulty)\n        if not", "test_bad_rows test_bad_row_on_the_default_stream"),
     _m("row errors have no index", "append.py", "RowErrorMessage(index=row,", "RowErrorMessage(index=0,", "test_bad_row_on_the_default_stream"),
     _m("a change of the schema is not told", "append.py", "if schema != target.known_schema:", "if False:", "test_updated_schema"),

@@ -16,6 +16,7 @@ from bqflink_beam.names import TableReference
 from bqflink_beam.testing.conformance.kit import (
     BigQuery,
     GrpcTransport,
+    Writer,
     append_request,
     message,
     offset_of,
@@ -143,6 +144,75 @@ def query(server, until) -> int:
     finally:
         client.close()
     return answered
+
+
+def test_splits_of_one_session_from_many_threads(server):
+    with connect(server) as bigquery:
+        bigquery.append(T.default_stream, WRITER, ids(*range(1000)))
+        (whole,) = bigquery.create_session(T, streams_max=1).streams
+
+    def split(seed: float) -> list[str]:
+        """Cuts the stream into ever smaller pieces; returns those that are together the whole."""
+        with connect(server) as bigquery:
+            pieces = [whole.name]
+            for step in range(60):
+                name = pieces.pop(step % len(pieces))
+                parts = bigquery.split(name, 0.1 + 0.8 * (seed * (step + 1) % 1.0))
+                pieces += [name] if parts == ("", "") else parts
+            return pieces
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(split, (0.137 * (number + 1) for number in range(8))))
+
+    names = [name for pieces in found for name in pieces]
+    assert len(set(names)) == len(names)
+    with connect(server) as bigquery:
+        for pieces in found[:2]:
+            counts = [sum(r.row_count for r in bigquery.read(name)) for name in pieces]
+            assert sum(counts) == 1000
+
+
+def test_changes_while_the_table_is_altered(server):
+    keyed = TableReference("p", "d", "keyed")
+    server.create_table(str(keyed), FIELDS, tableConstraints={"primaryKey": {"columns": ["id"]}})
+    writer = Writer(id="int64", name="string", _CHANGE_TYPE="string")
+    done = threading.Event()
+
+    def change(first: int) -> dict[int, str]:
+        last: dict[int, str] = {}
+        with connect(server) as bigquery, bigquery.connection() as append:
+            for number in range(60):
+                rows = {first + number % 7: f"n{number}", first + number % 5: f"m{number}"}
+                request = append_request(
+                    "" if number else keyed.default_stream,
+                    [writer.row(id=k, name=v, _CHANGE_TYPE="UPSERT") for k, v in rows.items()],
+                    writer=writer,
+                )
+                assert offset_of(append(request)) is None
+                last |= rows
+        return last
+
+    def alter() -> None:
+        for number in range(40):
+            if done.wait(0.01):
+                return
+            table = server.store.require_table(keyed)
+            added = {"name": f"added{number}", "type": "STRING"}
+            fields = [*table.resource["schema"]["fields"], added]
+            server.store.update_table(table, {**table.resource, "schema": {"fields": fields}})
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        altering = pool.submit(alter)
+        written = list(pool.map(change, (0, 100, 200)))
+        done.set()
+        altering.result()
+
+    rows = server.visible_rows(str(keyed))
+    expected = {key: value for last in written for key, value in last.items()}
+    assert {row["id"]: row["name"] for row in rows} == expected
+    assert len(rows) == len(expected)
+    # No value of a change column has slipped into a column that came meanwhile.
+    assert {v for row in rows for k, v in row.items() if k.startswith("added")} == {None}
 
 
 def test_a_server_that_stops_leaves_no_thread_and_can_start_again():

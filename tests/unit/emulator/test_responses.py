@@ -3,14 +3,17 @@
 import datetime
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from bqflink_beam import testing
 from bqflink_beam.emulator.defaults import default_maker
 from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.sessions import RowCache
+from bqflink_beam.emulator.versions import Rows
 from bqflink_beam.schema.model import Field
 from bqflink_beam.testing.conformance import embedded
-from bqflink_beam.testing.conformance.kit import Failure, Writer
+from bqflink_beam.testing.conformance.kit import READ, Failure, Writer, append_request
 
 
 def sizes(settings, rows):
@@ -94,11 +97,42 @@ def test_default_expressions_that_are_not_understood_are_refused(kind, expressio
         default_maker(field, testing.FakeClock())
 
 
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("TIMESTAMP '2020-01-31 01:02:03.123456789012+01:00'", "2020-01-31T00:02:03.123456789012Z"),
+        ("CURRENT_TIMESTAMP()", "2023-11-14T22:13:20.000000000000Z"),
+    ],
+)
+def test_defaults_of_picoseconds_are_text_as_they_are_stored(expression, text):
+    field = Field(
+        name="x", type="TIMESTAMP", timestamp_precision=12, default_value_expression=expression
+    )
+
+    assert default_maker(field, testing.FakeClock())() == text
+
+
 def test_each_row_gets_its_own_uuid():
     field = Field(name="x", type="STRING", default_value_expression="GENERATE_UUID()")
     make = default_maker(field, testing.FakeClock())
 
     assert make() != make()
+
+
+@pytest.mark.parametrize(("over", "taken"), [(1, True), (0, False), (-1, False)])
+def test_a_request_must_be_smaller_than_the_limit(over, taken):
+    writer = Writer(s="string")
+    request = append_request("", [writer.row(s="x" * 100)], writer=writer)
+    path = "projects/test-project/datasets/conformance/tables/t0/_default"
+    request.write_stream = path
+    limit = len(request.SerializeToString()) + over
+    with embedded.direct(testing.Settings(append_bytes_max=limit)) as bigquery:
+        bigquery.make_table([{"name": "s", "type": "STRING"}])
+
+        with bigquery.connection() as append:
+            answer = append(request)
+
+    assert (answer.WhichOneof("response") == "append_result") == taken
 
 
 def test_throttling_is_told():
@@ -114,6 +148,37 @@ def test_throttling_is_told():
         (message,) = bigquery.read(session.streams[0].name)
 
     assert message.throttle_state.throttle_percent == 42
+
+
+def test_a_session_can_be_written_down_while_it_is_split():
+    writer = Writer(s="string")
+    with embedded.direct() as bigquery:
+        table = bigquery.make_table([{"name": "s", "type": "STRING"}])
+        bigquery.append(table.default_stream, writer, [writer.row(s="x")] * 100)
+        made = bigquery.create_session(table, streams_max=2)
+        session = bigquery.transport._services[READ]._sessions[made.name]
+
+        names = iter(session.streams)
+        first = next(names)
+        bigquery.split(first, 0.5)
+
+        assert [first, *names] == [stream.name for stream in made.streams]
+
+
+def test_rows_of_the_streams_read_last_are_kept_and_others_made_again():
+    def rows(number):
+        made.append(number)
+        found = Rows(merge=False)
+        found.append([pa.RecordBatch.from_pydict({"n": [number] * 1000})])
+        return found
+
+    made = []
+    cache = RowCache(20_000)  # two streams of 8,000 bytes
+    for number in (1, 2, 1, 3, 1, 2):
+        (chunk,) = cache.rows(str(number), lambda number=number: rows(number)).slice(0, 1000)
+        assert chunk.column(0)[0].as_py() == number
+
+    assert made == [1, 2, 3, 2]
 
 
 def test_a_refusal_of_a_long_text_arrives_as_what_it_is():
