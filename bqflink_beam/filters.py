@@ -312,15 +312,13 @@ def _decimal(number: decimal.Decimal) -> str:
     raise ConfigError(f"{shorten(number)} is beyond BIGNUMERIC")
 
 
-def _moment(moment: datetime.datetime) -> str:
-    if moment.tzinfo is None:
-        return f"DATETIME '{moment.isoformat(timespec='microseconds')}'"
+def _moment(moment: Any) -> str:
+    """Writes a `datetime`, pandas' Timestamp or a `datetime64`, which has no zone."""
+    if getattr(moment, "tzinfo", None) is None:
+        text = temporals.to_civil(temporals.civil(moment)).isoformat(timespec="microseconds")
+        return f"DATETIME '{text}'"
     text = temporals.to_civil(temporals.instant(moment)).isoformat(timespec="microseconds")
     return f"TIMESTAMP '{text}Z'"
-
-
-def _numpy_moment(moment: np.datetime64) -> str:
-    return _moment(temporals.to_civil(temporals.civil(moment)))
 
 
 def _time(time: datetime.time) -> str:
@@ -359,7 +357,7 @@ _LITERALS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (datetime.datetime, _moment),
     (datetime.date, lambda value: f"DATE '{value.isoformat()}'"),
     (datetime.time, _time),
-    (np.datetime64, _numpy_moment),
+    (np.datetime64, _moment),
     (Interval, _interval),
     (Range, _range),
 )

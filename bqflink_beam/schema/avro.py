@@ -13,13 +13,12 @@ from typing import Any
 
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.schema.arrow import decimal_kind
-from bqflink_beam.schema.model import TYPES, Field, TableSchema
+from bqflink_beam.schema.model import NESTING_MAX, TYPES, Field, TableSchema
 
 DISPLAY_NAME = "displayName"
 """How read sessions give the true name of a column that Avro has no name for."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NESTING_MAX = 15
 _RANGE_NAMESPACE = "google.sqlType"
 
 _SIMPLE: dict[str, Any] = {
@@ -209,8 +208,8 @@ class _Reader:
         self._named: dict[str, Any] = {}
 
     def fields(self, record: Mapping[str, Any], owner: str, depth: int) -> tuple[Field, ...]:
-        if depth >= _NESTING_MAX:
-            raise ConfigError(f"STRUCTs nest at most {_NESTING_MAX} deep", column=owner)
+        if depth >= NESTING_MAX:
+            raise ConfigError(f"STRUCTs nest at most {NESTING_MAX} deep", column=owner)
         return tuple(self._field(field, owner, depth) for field in record["fields"])
 
     def _field(self, field: Mapping[str, Any], owner: str, depth: int) -> Field:

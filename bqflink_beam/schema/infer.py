@@ -49,9 +49,9 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> TableSchema:
 def from_class(kind: type) -> TableSchema:
     """Returns the schema of a NamedTuple, a dataclass or a TypedDict.
 
-    ``X | None`` is NULLABLE, ``X`` alone REQUIRED, ``list[X]`` REPEATED, a class of this
-    kind a STRUCT, a bare dict JSON, a `datetime` a TIMESTAMP, a `Decimal` a NUMERIC;
-    ``Annotated[datetime, "DATETIME"]`` says otherwise.
+    ``X | None`` is NULLABLE, as is a key that a TypedDict may lack, ``X`` alone REQUIRED,
+    ``list[X]`` REPEATED, a class of this kind a STRUCT, a bare dict JSON, a `datetime` a
+    TIMESTAMP, a `Decimal` a NUMERIC; ``Annotated[datetime, "DATETIME"]`` says otherwise.
 
     Raises:
         ConfigError: a field has a type that is no column's.
@@ -178,19 +178,26 @@ def _class_fields(kind: Any, owner: str) -> tuple[Field, ...]:
     if not _has_fields(kind):
         raise ConfigError(f"a row class is a NamedTuple, a dataclass or a TypedDict, got {kind!r}")
     hints = typing.get_type_hints(kind, include_extras=True)
-    return tuple(_class_field(name, hint, f"{owner}{name}") for name, hint in hints.items())
+    optional = getattr(kind, "__optional_keys__", ())
+    return tuple(
+        _class_field(name, hint, f"{owner}{name}", optional=name in optional)
+        for name, hint in hints.items()
+    )
 
 
-def _class_field(name: str, hint: Any, path: str) -> Field:
-    inner, nullable = _without_none(hint, path)
-    mode = "NULLABLE" if nullable else "REQUIRED"
+def _class_field(name: str, hint: Any, path: str, *, optional: bool) -> Field:
+    inner, declared = _unwrapped(hint, None)
+    inner, nullable = _without_none(inner, path)
+    inner, declared = _unwrapped(inner, declared)
+    mode = "NULLABLE" if nullable or optional else "REQUIRED"
     if typing.get_origin(inner) in (list, tuple, collections.abc.Sequence):
-        inner, mode = typing.get_args(inner)[0], "REPEATED"
-    if typing.get_origin(inner) is typing.Annotated:
-        named = [each for each in typing.get_args(inner)[1:] if str(each).upper() in TYPES]
-        if named:
-            return Field(name=name, type=named[0], mode=mode)
-        inner = typing.get_args(inner)[0]
+        item, *others = typing.get_args(inner)
+        if others not in ([], [...]):
+            raise ConfigError(f"{path}: an ARRAY has items of one type, got {inner!r}", column=path)
+        inner, declared = _unwrapped(item, declared)
+        mode = "REPEATED"
+    if declared:
+        return Field(name=name, type=declared, mode=mode)
     if _has_fields(inner):
         return Field(name=name, type="STRUCT", mode=mode, fields=_class_fields(inner, f"{path}."))
     return Field(name=name, type=type_of(inner, path), mode=mode)
@@ -216,6 +223,17 @@ def type_of(kind: Any, path: str) -> str:
     raise ConfigError(f"{path}: no column type is known for {kind!r}", column=path)
 
 
+def _unwrapped(hint: Any, declared: str | None) -> tuple[Any, str | None]:
+    """Returns what stands within Annotated, Required and NotRequired, and the type they name."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        named = [str(each) for each in arguments[1:] if str(each).upper() in TYPES]
+        return _unwrapped(arguments[0], declared or (named[0] if named else None))
+    if getattr(origin, "_name", None) in ("Required", "NotRequired"):
+        return _unwrapped(arguments[0], declared)
+    return hint, declared
+
+
 def _without_none(hint: Any, path: str) -> tuple[Any, bool]:
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint, False
@@ -229,5 +247,5 @@ def _has_fields(kind: Any) -> bool:
     return isinstance(kind, type) and (
         dataclasses.is_dataclass(kind)
         or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
-        or typing.is_typeddict(kind)
+        or hasattr(kind, "__optional_keys__")  # a TypedDict, of typing or typing_extensions
     )

@@ -29,7 +29,7 @@ _LEGACY = {
     "TINYINT": "INT64",
     "BYTEINT": "INT64",
 }
-_NESTING_MAX = 15
+NESTING_MAX = 15
 _COLUMNS_MAX = 10_000
 
 
@@ -114,8 +114,8 @@ class TableSchema:
             raise ConfigError(f"a table has at most {_COLUMNS_MAX} columns, got {len(self.fields)}")
         _check_unique(self.fields, None)
         for field in self.fields:
-            if _depth(field) > _NESTING_MAX:
-                raise ConfigError(f"STRUCTs nest at most {_NESTING_MAX} deep", column=field.name)
+            if _depth(field) > NESTING_MAX:
+                raise ConfigError(f"STRUCTs nest at most {NESTING_MAX} deep", column=field.name)
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -1,4 +1,4 @@
-"""`TableSchema` -> the descriptor of rows for the Storage Write API, and its message class.
+"""`TableSchema` <-> the descriptor of rows for the Storage Write API, and its message class.
 
 A descriptor is one self-contained ``DescriptorProto`` (proto2). Field numbers are
 positions, from 1. Columns go by their lower-case names, as Google's own writer has
@@ -12,9 +12,11 @@ import re
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bqflink_beam.errors import ConfigError
-from bqflink_beam.schema.model import Field, TableSchema
+from bqflink_beam.schema.model import NESTING_MAX, Field, TableSchema
 
 _Proto = descriptor_pb2.FieldDescriptorProto
 
@@ -39,6 +41,21 @@ _TYPES = {
     "JSON": _Proto.TYPE_STRING,
     "GEOGRAPHY": _Proto.TYPE_STRING,
     "INTERVAL": _Proto.TYPE_STRING,
+}
+_KINDS = {
+    **dict.fromkeys((_Proto.TYPE_INT64, _Proto.TYPE_SINT64, _Proto.TYPE_SFIXED64), "INT64"),
+    **dict.fromkeys((_Proto.TYPE_INT32, _Proto.TYPE_SINT32, _Proto.TYPE_SFIXED32), "INT64"),
+    **dict.fromkeys((_Proto.TYPE_UINT32, _Proto.TYPE_FIXED32, _Proto.TYPE_ENUM), "INT64"),
+    **dict.fromkeys((_Proto.TYPE_UINT64, _Proto.TYPE_FIXED64), "NUMERIC"),
+    **dict.fromkeys((_Proto.TYPE_FLOAT, _Proto.TYPE_DOUBLE), "FLOAT64"),
+    _Proto.TYPE_BOOL: "BOOL",
+    _Proto.TYPE_STRING: "STRING",
+    _Proto.TYPE_BYTES: "BYTES",
+}
+_MODES = {
+    _Proto.LABEL_OPTIONAL: "NULLABLE",
+    _Proto.LABEL_REQUIRED: "REQUIRED",
+    _Proto.LABEL_REPEATED: "REPEATED",
 }
 _PACKED = {_Proto.TYPE_INT64, _Proto.TYPE_INT32, _Proto.TYPE_DOUBLE, _Proto.TYPE_BOOL}
 
@@ -123,6 +140,65 @@ def parts(descriptor: bytes) -> tuple[bytes, ...]:
         part.nested_type.extend(whole.nested_type)
         cut.append(part.SerializeToString(deterministic=True))
     return tuple(cut)
+
+
+def from_descriptor(descriptor: bytes) -> TableSchema:
+    """Returns the table that could hold messages of a serialized, self-contained descriptor.
+
+    A descriptor says less than a table: a DATE of ours is its number, a NUMERIC its text.
+
+    Raises:
+        ConfigError: the bytes are no descriptor, or a field has a type that no column can have.
+    """
+    try:
+        root = descriptor_pb2.DescriptorProto.FromString(descriptor)
+    except DecodeError as error:
+        raise ConfigError(f"the bytes are no descriptor: {error}") from error
+    return TableSchema(_fields_from(root, _nested_types(root, ""), ""))
+
+
+def _nested_types(
+    message: descriptor_pb2.DescriptorProto, owner: str
+) -> dict[str, descriptor_pb2.DescriptorProto]:
+    """Returns the message types within one by their names from the root on."""
+    found: dict[str, descriptor_pb2.DescriptorProto] = {}
+    for nested in message.nested_type:
+        name = f"{owner}{nested.name}"
+        found |= {name: nested, **_nested_types(nested, f"{name}.")}
+    return found
+
+
+def _fields_from(
+    message: descriptor_pb2.DescriptorProto,
+    types: dict[str, descriptor_pb2.DescriptorProto],
+    owner: str,
+) -> tuple[Field, ...]:
+    if owner.count(".") >= NESTING_MAX:
+        raise ConfigError(f"STRUCTs nest at most {NESTING_MAX} deep", column=owner[:-1])
+    return tuple(_field_from(field, types, owner) for field in message.field)
+
+
+def _field_from(field: Any, types: dict[str, descriptor_pb2.DescriptorProto], owner: str) -> Field:
+    options = UnknownFieldSet(field.options)
+    names = [each.data.decode() for each in options if each.field_number == _COLUMN_NAME_OPTION]
+    name, mode = names[0] if names else field.name, _MODES[field.label]
+    kind = _KINDS.get(field.type)
+    if kind is not None:
+        return Field(name=name, type=kind, mode=mode)
+    # From the root or, as the compiler writes it, from the package on.
+    path = field.type_name.lstrip(".")
+    found = [key for key in types if f".{path}".endswith(f".{key}")]
+    type_name = max(found, key=len, default=None)
+    if field.type != _Proto.TYPE_MESSAGE or type_name is None:
+        raise ConfigError(
+            f"no column holds the proto field {owner}{name}: its type is not in the descriptor",
+            column=f"{owner}{name}",
+        )
+    element = type_name.removeprefix("RANGE_")
+    if type_name in ("RANGE_DATE", "RANGE_DATETIME", "RANGE_TIMESTAMP"):
+        return Field(name=name, type="RANGE", mode=mode, range_element_type=element)
+    inner = _fields_from(types[type_name], types, f"{owner}{name}.")
+    return Field(name=name, type="STRUCT", mode=mode, fields=inner)
 
 
 def _add_fields(

@@ -5,6 +5,7 @@ import math
 import uuid
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bqflink_beam.codec.values import Interval, Range
@@ -48,6 +49,8 @@ LITERALS = [
     (civil("2024-01-31T10:00:00"), "DATETIME '2024-01-31T10:00:00.000000'"),
     (civil("2024-01-31T10:00:00+02:00"), "TIMESTAMP '2024-01-31T08:00:00.000000Z'"),
     (np.datetime64("2024-01-31"), "DATETIME '2024-01-31T00:00:00.000000'"),
+    (pd.Timestamp("2024-01-31 10:00:00.000001"), "DATETIME '2024-01-31T10:00:00.000001'"),
+    (pd.Timestamp("2024-01-31 10:00", tz="Europe/Berlin"), "TIMESTAMP '2024-01-31T09:00:00.000000Z'"),
     (Interval(14, 3, 1), "INTERVAL '1-2 3 0:0:0.000001' YEAR TO SECOND"),
     (Range(datetime.date(2024, 1, 1), None), "RANGE<DATE> '[2024-01-01, UNBOUNDED)'"),
     (Range(None, civil("2024-01-31T10:00:00+00:00")), "RANGE<TIMESTAMP> '[UNBOUNDED, 2024-01-31T10:00:00.000000Z)'"),
@@ -63,7 +66,8 @@ def test_a_value_of_every_type_has_a_literal(value, sql):
 @pytest.mark.parametrize(
     "value",
     [None, {}, [1], object(), decimal.Decimal("NaN"), decimal.Decimal("1e50"), "\ud800", Range(),
-     Range(5, 6), datetime.time(1, tzinfo=UTC), Interval(months=10**9)],
+     Range(5, 6), datetime.time(1, tzinfo=UTC), Interval(months=10**9),
+     pd.Timestamp(1), pd.Timestamp(1, tz="UTC"), np.datetime64(1, "ns"), pd.NaT, np.datetime64("NaT")],
 )  # fmt: skip
 def test_what_has_no_literal_is_refused(value):
     with pytest.raises(ConfigError):

@@ -7,6 +7,7 @@ import uuid
 
 import numpy as np
 import pytest
+import typing_extensions
 from apache_beam.utils.timestamp import Timestamp
 
 from bqflink_beam.codec.values import Interval, Range
@@ -162,6 +163,49 @@ def test_a_class_of_rows():
     )
 
 
+class Told(typing.TypedDict, total=False):
+    inside: typing.Annotated[datetime.datetime | None, "DATETIME"]
+    outside: typing.Annotated[datetime.datetime, "DATETIME"] | None
+    items: typing.Annotated[list[decimal.Decimal], "BIGNUMERIC"]
+    item: list[typing.Annotated[decimal.Decimal, "BIGNUMERIC"]]
+    note: typing.Annotated[str, "what it is for"]
+    pair: tuple[int, ...]
+
+
+def test_the_type_that_is_told_counts_wherever_it_stands():
+    """And a key that may be lacking is a column that may be NULL."""
+    assert from_class(Told) == TableSchema(
+        (
+            Field(name="inside", type="DATETIME"),
+            Field(name="outside", type="DATETIME"),
+            Field(name="items", type="BIGNUMERIC", mode="REPEATED"),
+            Field(name="item", type="BIGNUMERIC", mode="REPEATED"),
+            Field(name="note", type="STRING"),
+            Field(name="pair", type="INT64", mode="REPEATED"),
+        )
+    )
+
+
+class Partly(typing_extensions.TypedDict):
+    id: int
+    note: typing_extensions.NotRequired[str]
+    size: typing_extensions.NotRequired[typing.Annotated[int | None, "NUMERIC"]]
+
+
+def test_only_the_keys_that_a_row_must_have_are_required():
+    assert from_class(Partly) == TableSchema(
+        (
+            Field(name="id", type="INT64", mode="REQUIRED"),
+            Field(name="note", type="STRING"),
+            Field(name="size", type="NUMERIC"),
+        )
+    )
+
+
+class Mixed(typing.NamedTuple):
+    c: tuple[int, str]
+
+
 class Odd(typing.NamedTuple):
     c: int | str
 
@@ -170,7 +214,7 @@ class Unknown(typing.NamedTuple):
     c: object
 
 
-@pytest.mark.parametrize("kind", [Odd, Unknown, int, dict])
+@pytest.mark.parametrize("kind", [Odd, Unknown, Mixed, int, dict])
 def test_a_class_that_is_no_row_is_refused(kind):
     with pytest.raises(ConfigError):
         from_class(kind)

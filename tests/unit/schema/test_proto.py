@@ -1,10 +1,16 @@
+import re
+
 import pytest
 from google.protobuf import descriptor_pb2
+from hypothesis import given, settings
 
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.schema import proto
 from bqflink_beam.schema.model import Field, TableSchema
+from bqflink_beam.schema.proto import descriptor, from_descriptor
+from bqflink_beam.testing import strategies
 
+F = descriptor_pb2.FieldDescriptorProto
 COLUMN_NAME_OPTION = 454943157
 
 
@@ -158,3 +164,103 @@ def test_ten_thousand_columns_are_cut_into_messages_that_can_be_built():
 def test_bytes_that_are_no_descriptor_are_refused():
     with pytest.raises(ConfigError):
         proto.message_class(b"\x0a\x03ROW\x12\x05\x0a\x03a-b")
+
+
+# --- from a descriptor -----------------------------------------------------------------
+
+# What a descriptor says of the types that it has no word for.
+ON_THE_WIRE = {
+    "NUMERIC": "STRING", "BIGNUMERIC": "STRING", "JSON": "STRING", "GEOGRAPHY": "STRING",
+    "INTERVAL": "STRING", "DATE": "INT64", "TIME": "INT64", "DATETIME": "INT64",
+    "TIMESTAMP": "INT64",
+}  # fmt: skip
+
+
+def as_descriptors_say(fields):
+    return tuple(as_a_descriptor_says(field) for field in fields)
+
+
+def as_a_descriptor_says(field):
+    flexible = re.fullmatch(r"[a-z_][a-z0-9_]*", field.name.lower(), re.ASCII) is None
+    kind = ON_THE_WIRE.get(field.type, field.type)
+    return Field(
+        name=field.name if flexible else field.name.lower(),
+        type="STRING" if field.timestamp_precision == 12 else kind,
+        mode="REPEATED" if field.repeated else "NULLABLE",
+        fields=as_descriptors_say(field.fields),
+        range_element_type=field.range_element_type,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(strategies.schemas())
+def test_any_schema_comes_back_as_far_as_a_descriptor_says_it(schema):
+    found = from_descriptor(descriptor(schema))
+
+    assert found.fields == as_descriptors_say(schema)
+
+
+def message_of(*fields, nested=()):
+    return descriptor_pb2.DescriptorProto(name="M", field=fields, nested_type=nested)
+
+
+def proto_field(type_, label=F.LABEL_OPTIONAL, **facts):
+    return F(name="c", number=1, type=type_, label=label, **facts)
+
+
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [
+        (F.TYPE_INT32, "INT64"), (F.TYPE_SINT64, "INT64"), (F.TYPE_SFIXED32, "INT64"),
+        (F.TYPE_UINT32, "INT64"), (F.TYPE_FIXED32, "INT64"), (F.TYPE_UINT64, "NUMERIC"),
+        (F.TYPE_FIXED64, "NUMERIC"), (F.TYPE_FLOAT, "FLOAT64"), (F.TYPE_BOOL, "BOOL"),
+        (F.TYPE_BYTES, "BYTES"), (F.TYPE_STRING, "STRING"), (F.TYPE_ENUM, "INT64"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("label", "mode"),
+    [
+        (F.LABEL_OPTIONAL, "NULLABLE"),
+        (F.LABEL_REQUIRED, "REQUIRED"),
+        (F.LABEL_REPEATED, "REPEATED"),
+    ],
+)
+def test_a_message_of_the_users_own_finds_its_columns(type_, kind, label, mode):
+    data = message_of(proto_field(type_, label)).SerializeToString()
+
+    assert from_descriptor(data) == TableSchema((Field(name="c", type=kind, mode=mode),))
+
+
+@pytest.mark.parametrize(("type_name", "kind"), [(".p.M.B.A", "BOOL"), (".p.M.A", "BYTES")])
+def test_a_nested_type_is_found_as_the_compiler_writes_it(type_name, kind):
+    """Two types may share the short name."""
+    outer = descriptor_pb2.DescriptorProto(name="A", field=[proto_field(F.TYPE_BYTES)])
+    inner = descriptor_pb2.DescriptorProto(name="A", field=[proto_field(F.TYPE_BOOL)])
+    b = descriptor_pb2.DescriptorProto(name="B", nested_type=[inner])
+    message = message_of(proto_field(F.TYPE_MESSAGE, type_name=type_name), nested=[outer, b])
+
+    (struct,) = from_descriptor(message.SerializeToString())
+
+    assert struct.fields == (Field(name="c", type=kind),)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        message_of(proto_field(F.TYPE_MESSAGE, type_name=".p.Elsewhere")).SerializeToString(),
+        message_of(proto_field(F.TYPE_GROUP, type_name="G")).SerializeToString(),
+        message_of(
+            proto_field(F.TYPE_MESSAGE, type_name="A"),
+            nested=[
+                descriptor_pb2.DescriptorProto(
+                    name="A", field=[proto_field(F.TYPE_MESSAGE, type_name="A")]
+                )
+            ],
+        ).SerializeToString(),
+    ],
+    ids=["no descriptor", "another file", "group", "itself"],
+)
+def test_what_no_table_can_hold_is_refused(data):
+    with pytest.raises(ConfigError):
+        from_descriptor(data)
