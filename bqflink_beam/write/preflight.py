@@ -28,6 +28,10 @@ _WRITERS_MAX_REGION = 128
 _MULTI_REGIONS = frozenset({"us", "eu"})
 
 _BUFFERS_MIN = 32
+_BUFFERS_LIMIT = 32_766  # the runner takes no more
+_RESTARTS = 30
+_INTERVAL_MS = 10_000
+_TIMEOUT_MS = 250_000  # above what default-stream appends may take, too
 _RETRY_DELAY_MIN_MS = 1000
 _CHECKPOINT_TIMEOUT_DEFAULT_MS = 600_000  # Flink's own, when the option is absent
 
@@ -107,6 +111,24 @@ class RequiredOption:
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
+def side_by_side_max(interval_ms: int, timeout_ms: int) -> int:
+    """Returns how many checkpoints can be under way at once.
+
+    Flink begins one each interval, however many are not complete yet (its minimal pause only
+    counts from the last one that is), and none lasts longer than the timeout.
+    """
+    return max(1, math.ceil(timeout_ms / interval_ms))
+
+
+def buffers_for(*, restarts: int, side_by_side: int) -> int:
+    """Returns how many buffers keep every commit back until its checkpoint is complete.
+
+    Each restart before a commit may leave as many buffers full as there were checkpoints side
+    by side, and then there are those of the next ones.
+    """
+    return max(_BUFFERS_MIN, (restarts + 1) * side_by_side)
+
+
 REQUIRED_FLINK_OPTIONS = (
     RequiredOption(
         name="streaming",
@@ -115,7 +137,7 @@ REQUIRED_FLINK_OPTIONS = (
     ),
     RequiredOption(
         name=_INTERVAL,
-        value=10_000,
+        value=_INTERVAL_MS,
         minimum=1,
         reason="rows become visible after a checkpoint, so without checkpoints they never do; a "
         "default in the cluster's configuration does not count, the runner reads this option; "
@@ -127,27 +149,30 @@ REQUIRED_FLINK_OPTIONS = (
         "watermark, and the steps after it drop it as late: rows vanish without a word",
     ),
     RequiredOption(
+        name=_TIMEOUT,
+        value=_TIMEOUT_MS,
+        minimum=1,
+        reason="Flink's own ten minutes let that many more checkpoints be under way side by side, "
+        f"and each needs a buffer (--{_BUFFERS}); in milliseconds, and above twice the time that a "
+        "bundle may wait for BigQuery",
+    ),
+    RequiredOption(
         name=_BUFFERS,
-        value=_BUFFERS_MIN,
+        value=buffers_for(
+            restarts=_RESTARTS, side_by_side=side_by_side_max(_INTERVAL_MS, _TIMEOUT_MS)
+        ),
         minimum=_BUFFERS_MIN,
         reason="the runner holds commits back in this many buffers plus one; after a restore with "
         "too few, a commit is released before its checkpoint is complete, and the next restart "
         "doubles its rows",
     ),
     RequiredOption(
-        name="min_pause_between_checkpoints",
-        value=1,
-        minimum=1,
-        reason="a pause keeps Flink at one checkpoint at a time, so that "
-        f"--{_BUFFERS} only sizes the buffers",
-    ),
-    RequiredOption(
         name=_RETRIES,
-        value=_BUFFERS_MIN - 2,
+        value=_RESTARTS,
         minimum=1,
         reason="without a restart strategy of its own the job either fails at the first error or "
-        "restarts for ever; each restart may use up one buffer, so it must stay below "
-        f"--{_BUFFERS}",
+        "restarts for ever; each restart may use up a buffer for each checkpoint under way, so "
+        f"more of them need a larger --{_BUFFERS}",
     ),
     RequiredOption(
         name="execution_retry_delay",
@@ -213,6 +238,8 @@ def require(
 def required_flink_flags(**values: int) -> list[str]:
     """Returns `REQUIRED_FLINK_OPTIONS` as command line flags, `values` in place of the defaults.
 
+    Unless they are among the `values`, there are as many buffers as the others ask for.
+
     Raises:
         ConfigError: a name that is not in the table, or has no value to set.
     """
@@ -220,8 +247,11 @@ def required_flink_flags(**values: int) -> list[str]:
     for name in values:
         if name not in known:
             raise ConfigError(f"{name!r} is none of the required options {sorted(known)}")
+    chosen = {option.name: option.value for option in REQUIRED_FLINK_OPTIONS} | values
+    if _BUFFERS not in values:
+        chosen[_BUFFERS] = _buffers_needed(chosen)
     return [
-        dataclasses.replace(option, value=values.get(option.name, option.value)).flag
+        dataclasses.replace(option, value=chosen[option.name]).flag
         for option in REQUIRED_FLINK_OPTIONS
     ]
 
@@ -293,15 +323,37 @@ def _check_flink(
 
 
 def _check_buffers(options: Mapping[str, object]) -> Iterator[Finding]:
-    buffers, retries = _as_int(options.get(_BUFFERS)), _as_int(options.get(_RETRIES))
-    if buffers is None or retries is None or buffers < _BUFFERS_MIN:
+    buffers, needed = _as_int(options.get(_BUFFERS)), _buffers_needed(options)
+    if buffers is None or needed is None or buffers < _BUFFERS_MIN:
         return  # found already
-    if retries >= buffers:
+    fewer = f"; fewer restarts (--{_RETRIES}), a longer --{_INTERVAL} or a shorter --{_TIMEOUT} need fewer"
+    if max(buffers, needed) > _BUFFERS_LIMIT:
         yield Finding(
-            f"--{_BUFFERS}={retries + 2}",
-            f"must be above --{_RETRIES}={retries}, since each restart that comes before a "
-            f"checkpoint is complete uses up one of these buffers; got {buffers}",
+            f"--{_BUFFERS}={min(needed, _BUFFERS_LIMIT)}",
+            f"the runner takes {_BUFFERS_LIMIT} buffers, and {needed} are needed{fewer}",
         )
+    elif buffers < needed:
+        yield Finding(
+            f"--{_BUFFERS}={needed}",
+            "each restart that comes before a commit may leave as many buffers full as checkpoints "
+            f"were under way, which is the timeout divided by the interval; got {buffers}{fewer}",
+        )
+
+
+def _buffers_needed(options: Mapping[str, object]) -> int | None:
+    numbers = [_as_int(options.get(name)) for name in (_RETRIES, _INTERVAL, _TIMEOUT)]
+    restarts, interval_ms, timeout_ms = (number or 0 for number in numbers)
+    if min(restarts, interval_ms, timeout_ms) < 1:
+        return None  # found already
+    side_by_side = side_by_side_max(interval_ms, timeout_ms)
+    return buffers_for(restarts=restarts, side_by_side=side_by_side)
+
+
+def _timeout_ms(options: Mapping[str, object]) -> int:
+    timeout_ms = _as_int(options.get(_TIMEOUT))
+    if timeout_ms is None or timeout_ms <= 0:
+        return _CHECKPOINT_TIMEOUT_DEFAULT_MS
+    return timeout_ms
 
 
 def _check_harmful(options: Mapping[str, object]) -> Iterator[Finding]:
@@ -334,9 +386,7 @@ def _check_harmful(options: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def _check_timeout(options: Mapping[str, object], steps: Sequence[Step]) -> Iterator[Finding]:
-    timeout_ms = _as_int(options.get(_TIMEOUT))
-    if timeout_ms is None or timeout_ms <= 0:
-        timeout_ms = _CHECKPOINT_TIMEOUT_DEFAULT_MS
+    timeout_ms = _timeout_ms(options)
     for step in steps:
         if step.append_budget_s is not None and timeout_ms <= 2000 * step.append_budget_s:
             wanted_ms = math.floor(2000 * step.append_budget_s) + 1000

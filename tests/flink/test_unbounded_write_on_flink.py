@@ -192,5 +192,4 @@ def test_control_with_default_buffers_quick_restarts_double_rows(flink_server, s
         rows_of(2, 500),
         interval_ms=3000,
         num_concurrent_checkpoints=None,
-        min_pause_between_checkpoints=None,
     )

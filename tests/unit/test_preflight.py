@@ -3,6 +3,8 @@
 import pytest
 
 from bqflink_beam.errors import ConfigError
+from bqflink_beam.service.base import DEFAULT_STREAM_BUDGET_S
+from bqflink_beam.write.options import ExactlyOnce
 from bqflink_beam.write.preflight import (
     REQUIRED_FLINK_OPTIONS,
     Step,
@@ -75,8 +77,8 @@ def test_minimums_are_those_that_kept_every_row_on_flink():
         "streaming": None,
         "checkpointing_interval": 1,
         "finish_bundle_before_checkpointing": None,
+        "checkpoint_timeout_millis": 1,
         "num_concurrent_checkpoints": 32,
-        "min_pause_between_checkpoints": 1,
         "number_of_execution_retries": 1,
         "execution_retry_delay": 1000,
     }
@@ -88,7 +90,8 @@ def test_smallest_value_passes_and_one_less_does_not(option):
         good, bad = ("true", "True", True), ("tru",)
     else:
         good, bad = (option.minimum, str(option.minimum)), (option.minimum - 1,)
-    fitting = {"number_of_execution_retries": 1}
+    # One checkpoint at a time, and few restarts, so that 32 buffers are enough.
+    fitting = {"number_of_execution_retries": 1, "checkpoint_timeout_millis": 10}
 
     for value in good:
         assert check(_good(**{**fitting, option.name: value}), "flink", [_step()]) == ()
@@ -102,18 +105,39 @@ def test_nothing_set_finds_every_required_option_in_one_go():
     assert _flags(findings) == [option.flag for option in REQUIRED_FLINK_OPTIONS]
 
 
-@pytest.mark.parametrize("retries", [32, 33, 1000, "2147483647"])
-def test_as_many_restarts_as_buffers_are_refused(retries):
-    [finding] = check(_good(number_of_execution_retries=retries), "flink", [_step()])
+@pytest.mark.parametrize(
+    ("retries", "interval_ms", "timeout_ms", "buffers"),
+    [
+        (32, 10_000, 10_000, 33),
+        (30, 10_000, 10_001, 62),
+        (30, 10_000, 130_000, 403),
+        (30, 1_000, 130_000, 4_030),
+        (1000, 60_000, 130_000, 3_003),
+    ],
+)
+def test_buffers_are_enough_for_every_restart_and_every_checkpoint_side_by_side(
+    retries, interval_ms, timeout_ms, buffers
+):
+    options = _good(
+        number_of_execution_retries=retries,
+        checkpointing_interval=interval_ms,
+        checkpoint_timeout_millis=timeout_ms,
+    )
 
-    assert finding.flag == f"--num_concurrent_checkpoints={int(retries) + 2}"
-    assert f"--number_of_execution_retries={retries}" in finding.message
+    few = check({**options, "num_concurrent_checkpoints": buffers - 1}, "flink", [_step()])
+
+    assert _flags(few) == [f"--num_concurrent_checkpoints={buffers}"]
+    assert check({**options, "num_concurrent_checkpoints": buffers}, "flink", [_step()]) == ()
 
 
-def test_more_buffers_allow_more_restarts():
-    options = _good(number_of_execution_retries=1000, num_concurrent_checkpoints=1001)
+def test_more_buffers_than_the_runner_takes_are_not_advised():
+    options = _good(checkpointing_interval=100, num_concurrent_checkpoints=50_000)
 
-    assert check(options, "flink", [_step()]) == ()
+    [finding] = check(options, "flink", [_step()])
+
+    assert finding.flag == "--num_concurrent_checkpoints=32766"
+    assert "77500 are needed" in finding.message
+    assert "longer --checkpointing_interval" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -145,20 +169,25 @@ def test_setting_that_breaks_exactly_once_is_refused(name, value, flag):
         ("fail_on_checkpointing_errors", None),
         ("enable_stable_input_drain", False),
         ("enable_stable_input_drain", None),
-        ("checkpoint_timeout_millis", None),
-        ("checkpoint_timeout_millis", "-1"),
     ],
 )
 def test_setting_at_its_default_is_no_finding(name, value):
-    assert check(_good(**{name: value}), "flink", [_step(append_budget_s=120.0)]) == ()
+    assert check(_good(**{name: value}), "flink", [_step(append_budget_s=60.0)]) == ()
+
+
+@pytest.mark.parametrize("timeout_ms", [None, "-1"])
+@pytest.mark.parametrize(("budget_s", "flags"), [(299.0, []), (300.0, [601_000])])
+def test_flinks_own_timeout_must_outlast_the_bundles_of_others_too(timeout_ms, budget_s, flags):
+    options = _good(checkpoint_timeout_millis=timeout_ms)
+
+    findings = check(options, "flink", [_step(StepKind.AT_LEAST_ONCE, append_budget_s=budget_s)])
+
+    assert _flags(findings) == [f"--checkpoint_timeout_millis={flag}" for flag in flags]
 
 
 @pytest.mark.parametrize(
     ("timeout_ms", "budget_s", "flag"),
     [
-        (None, 299.0, None),
-        (None, 300.0, "--checkpoint_timeout_millis=601000"),
-        ("-1", 300.0, "--checkpoint_timeout_millis=601000"),
         ("120000", 60.0, "--checkpoint_timeout_millis=121000"),
         ("120001", 60.0, None),
         ("10000", 60.0, "--checkpoint_timeout_millis=121000"),
@@ -311,6 +340,12 @@ def test_one_error_names_every_flag_and_the_command_that_prints_them():
 
 def test_safe_pipeline_raises_nothing():
     require(_good(), "flink", [_step()])
+
+
+def test_the_options_that_are_printed_do_for_every_method_with_its_own_patience():
+    patient = _step(StepKind.AT_LEAST_ONCE, append_budget_s=DEFAULT_STREAM_BUDGET_S)
+
+    require(_good(), "flink", [_step(append_budget_s=ExactlyOnce().append_budget_s), patient])
 
 
 def test_required_flags_are_what_the_checks_want():
