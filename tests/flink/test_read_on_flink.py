@@ -67,12 +67,10 @@ def test_a_read_that_crashes_goes_on_from_its_checkpoint_and_loses_nothing(flink
     server.faults.add(slow_calls(0.3))
 
     job = start_read(flink_server, server, "crash", checkpoint_every_rows=20)
-    assert wait_until(
-        lambda: (
-            server.counters.get("ReadRows.resumed", 0) >= 6
-            and checkpoints_completed(flink_server) >= 3
-        )
-    )
+    assert wait_until(lambda: server.counters.get("ReadRows.resumed", 0) >= 1)
+    # A checkpoint before the plan proves nothing, and one that runs now may have begun there.
+    enough = checkpoints_completed(flink_server) + 2
+    assert wait_until(lambda: checkpoints_completed(flink_server) >= enough)
     crash = server.faults.add(Fault(method="ReadRows", code="PERMISSION_DENIED"))
     job.wait_until_finish()
 
