@@ -200,7 +200,7 @@ def _int64(value: Any) -> int:
         if not _INTEGER.match(value.strip()):
             raise ValueError("not an integer")
         number = int(value)
-    elif isinstance(value, Decimal):
+    elif isinstance(value, Decimal | float):
         number = int(value)
         if number != value:
             raise ValueError("not a whole number")

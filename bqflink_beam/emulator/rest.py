@@ -55,7 +55,7 @@ class Request:
         if not self.body:
             return {}
         try:
-            value = json.loads(self.body)
+            value = json.loads(self.body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise invalid(f"Parse Error: {error}") from None
         if not isinstance(value, dict):
@@ -93,6 +93,10 @@ class Route:
         if found is None:
             return None
         return {key: urllib.parse.unquote(value) for key, value in found.groupdict().items()}
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 class RestServer:
