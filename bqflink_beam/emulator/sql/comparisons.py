@@ -5,7 +5,7 @@ from typing import Any
 from sqlglot import exp
 
 from bqflink_beam.emulator.sql import operators
-from bqflink_beam.emulator.sql.casts import coerce
+from bqflink_beam.emulator.sql.casts import unify
 from bqflink_beam.emulator.sql.expressions import Env, Reader, Subselect, construct, register
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import BOOL, STRING
@@ -118,8 +118,9 @@ def _like(env: Env, node: Any) -> Scalar:
     _refuse_chain(node)
     if isinstance(node.expression, exp.Any | exp.All):
         raise unsupported("LIKE ANY/ALL")
-    value = env.expr(node.this)
-    pattern = coerce(env.plan, env.expr(node.expression), value.kind, "operator LIKE")
+    (value, pattern), _ = unify(
+        env.plan, [env.expr(node.this), env.expr(node.expression)], "operator LIKE"
+    )
     if value.kind != STRING:
         raise unsupported(f"LIKE on {value.kind}")
     if isinstance(pattern.literal, str):

@@ -1,4 +1,4 @@
-"""Functions on DATE, TIME, DATETIME and TIMESTAMP. All in UTC; other zones are refused."""
+"""Functions on DATE, TIME, DATETIME and TIMESTAMP."""
 
 import re
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from bqflink_beam.emulator.sql.kinds import (
 from bqflink_beam.emulator.sql.literals import typed_of
 from bqflink_beam.emulator.sql.operators import checked_date, checked_timestamp
 from bqflink_beam.emulator.sql.scope import Scalar
+from bqflink_beam.emulator.sql.zones import to_civil, zone_of
 
 _DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
 _CLOCK_UNITS = {
@@ -55,12 +56,33 @@ def _week_start(unit: str) -> int | None:
     return _DAYS.index(unit[5:-1]) if unit.startswith("WEEK(") else None
 
 
-def _require_utc(env: Env, node: Any) -> None:
+def _zone(env: Env, node: Any) -> Scalar | None:
+    """Returns the time zone that a node names; None is UTC."""
     if node is None:
-        return
-    zone = env.expr(node).literal
-    if zone not in _UTC:
-        raise unsupported(f"Time zone {describe(node)}")
+        return None
+    zone = env.typed(node, STRING, "a time zone")
+    if isinstance(zone.literal, str):
+        zone_of(zone.literal)
+    return None if zone.literal in _UTC else zone
+
+
+def _civil(env: Env, value: Scalar, zone: Scalar | None) -> Scalar:
+    """Returns a TIMESTAMP as the DATETIME that it is in a time zone."""
+    if zone is None:
+        return Scalar(value.sql, DATETIME)
+    return Scalar(env.plan.call("to_civil", value.sql, zone.sql), DATETIME)
+
+
+def _moment(env: Env, value: Scalar, zone: Scalar | None) -> Scalar:
+    """Returns the TIMESTAMP at which it is a DATETIME in a time zone."""
+    if zone is None:
+        return Scalar(value.sql, TIMESTAMP)
+    return Scalar(env.plan.call("from_civil", value.sql, zone.sql), TIMESTAMP)
+
+
+def _only_timestamp(value: Scalar, zone: Scalar | None, name: str) -> None:
+    if zone is not None and value.kind != TIMESTAMP:
+        raise InvalidQuery(f"{name} of type {value.kind} takes no time zone")
 
 
 # --- parts ------------------------------------------------------------------------------
@@ -92,12 +114,15 @@ _CLOCK_PARTS = {
 def _extract(env: Env, node: Any) -> Scalar:
     only(node, "this", "expression")
     unit = _unit(node.this)
-    inner = node.expression
+    inner, zone = node.expression, None
     if isinstance(inner, exp.AtTimeZone):
         only(inner, "this", "zone")
-        _require_utc(env, inner.args["zone"])
+        zone = _zone(env, inner.args["zone"])
         inner = inner.this
     value = env.expr(inner)
+    _only_timestamp(value, zone, "EXTRACT")
+    if zone is not None:
+        value = _civil(env, value, zone)
     if value.kind not in (DATE, TIME, DATETIME, TIMESTAMP):
         raise InvalidQuery(f"EXTRACT of {unit} is not defined for type {value.kind}")
     if unit in ("DATE", "TIME", "DATETIME") and value.kind in (DATETIME, TIMESTAMP):
@@ -139,13 +164,27 @@ def _truncated(text: str, unit: str, kind: Kind) -> str:
 def _trunc(name: str, kind: Kind) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this", "unit", "zone", ignored=("input_type_preserved",))
-        _require_utc(env, node.args.get("zone"))
+        zone = _zone(env, node.args.get("zone"))
         value = env.expr(node.this)
         if value.is_literal or value.kind not in (DATE, DATETIME, TIMESTAMP):
             value = coerce(env.plan, value, kind, name)
-        return Scalar(_truncated(value.sql, _unit(node.args["unit"]), value.kind), value.kind)
+        _only_timestamp(value, zone, name)
+        unit = _unit(node.args["unit"])
+        if zone is not None:
+            return _truncated_there(env, value, unit, zone)
+        return Scalar(_truncated(value.sql, unit, value.kind), value.kind)
 
     return read
+
+
+def _truncated_there(env: Env, value: Scalar, unit: str, zone: Scalar) -> Scalar:
+    local = _civil(env, value, zone)
+    cut = Scalar(_truncated(local.sql, unit, DATETIME), DATETIME)
+    if unit in _CLOCK_UNITS and unit != "DAY":
+        # What is cut off is less than an hour, and no clock is set back within it.
+        lost = f"(epoch_us({local.sql}) - epoch_us({cut.sql}))"
+        return Scalar(f"({value.sql} - to_microseconds({lost}))", TIMESTAMP)
+    return _moment(env, cut, zone)
 
 
 def _time_trunc(env: Env, node: Any) -> Scalar:
@@ -300,8 +339,13 @@ def _from_unix(env: Env, node: Any) -> Scalar:
 def _converted(kind: Kind, name: str) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this", "zone", "expression", ignored=("with_tz",))
-        _require_utc(env, node.args.get("zone") or node.args.get("expression"))
         value = env.expr(node.this)
+        if kind == DATETIME and (clock := _time_argument(env, node)) is not None:
+            day = coerce(env.plan, value, DATE, name)
+            return Scalar(f"({day.sql} + {clock.sql})", DATETIME)
+        zone = _zone(env, node.args.get("zone") or node.args.get("expression"))
+        if zone is not None:
+            return _converted_there(env, value, zone, kind, name)
         if value.kind == kind and not value.is_null:
             return value
         if value.kind not in (DATE, DATETIME, TIMESTAMP, STRING) and not value.is_null:
@@ -309,6 +353,22 @@ def _converted(kind: Kind, name: str) -> Reader:
         return cast(env.plan, value, kind)
 
     return read
+
+
+def _converted_there(env: Env, value: Scalar, zone: Scalar, kind: Kind, name: str) -> Scalar:
+    if kind == TIMESTAMP:
+        if value.kind not in (DATE, DATETIME, STRING) and not value.is_null:
+            raise InvalidQuery(f"{name} of type {value.kind} takes no time zone")
+        return _moment(env, cast(env.plan, value, DATETIME), zone)
+    value = coerce(env.plan, value, TIMESTAMP, name)
+    return cast(env.plan, _civil(env, value, zone), kind)
+
+
+def _time_argument(env: Env, node: Any) -> Scalar | None:
+    """Returns the second argument of ``DATETIME(date, time)``; a time zone is none."""
+    second = node.args.get("zone") or node.args.get("expression")
+    value = env.expr(second) if second is not None else None
+    return value if value is not None and value.kind == TIME else None
 
 
 def _date_parts(env: Env, node: Any) -> Scalar:
@@ -324,22 +384,37 @@ def _datetime_parts(env: Env, node: Any) -> Scalar:
     only(node, *names)
     if any(node.args.get(name) is None for name in names):
         raise InvalidQuery("No matching signature for function DATETIME: a time needs six numbers")
-    parts = ", ".join(env.typed(node.args[name], INT64, "DATETIME").sql for name in names)
-    return Scalar(checked_timestamp(f"make_timestamp({parts})", "datetime"), DATETIME)
+    texts = [env.typed(node.args[name], INT64, "DATETIME").sql for name in names]
+    texts[3:] = _clock(texts[3:], "DATETIME")
+    moment = f"make_timestamp({', '.join(texts)})"
+    return Scalar(checked_timestamp(moment, "datetime"), DATETIME)
+
+
+def _clock(parts: list[str], word: str) -> list[str]:
+    """Returns hour, minute and second, each of which ends the query where it is none."""
+    checked = []
+    for part, limit in zip(parts, (23, 59, 59), strict=True):
+        bad = f"CAST(error('Input calculates to invalid {word.lower()}: ' || {part}) AS BIGINT)"
+        checked.append(f"(CASE WHEN {part} NOT BETWEEN 0 AND {limit} THEN {bad} ELSE {part} END)")
+    return checked
 
 
 def _time_parts(env: Env, node: Any) -> Scalar:
     names = ("hour", "min", "sec")
     only(node, *names)
-    parts = ", ".join(env.typed(node.args[name], INT64, "TIME").sql for name in names)
-    return Scalar(f"make_time({parts})", TIME)
+    parts = [env.typed(node.args[name], INT64, "TIME").sql for name in names]
+    return Scalar(f"make_time({', '.join(_clock(parts, 'TIME'))})", TIME)
 
 
 def _current(kind: Kind) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this")
-        _require_utc(env, node.this)
+        zone = _zone(env, node.this)
         now = env.plan.now
+        if zone is not None:
+            if not isinstance(zone.literal, str):
+                raise unsupported(f"A computed time zone ({describe(node)})")
+            now = to_civil(now, zone.literal)
         value = {"DATE": now.date(), "TIME": now.time()}.get(kind.name, now)
         return typed_of(value, kind)
 
@@ -376,7 +451,7 @@ _WRAPPERS: dict[type, Kind] = {
 
 def _format(env: Env, node: Any) -> Scalar:
     only(node, "this", "format", "zone")
-    _require_utc(env, node.args.get("zone"))
+    zone = _zone(env, node.args.get("zone"))
     kind = _WRAPPERS.get(type(node.this))
     pattern = node.args["format"]
     if kind is None or not (isinstance(pattern, exp.Literal) and pattern.is_string):
@@ -384,7 +459,9 @@ def _format(env: Env, node: Any) -> Scalar:
     letters = re.findall(r"%(.)", pattern.this)
     if not set(letters) <= _FORMATS or (kind == DATE and set(letters) & set("HMSTIp")):
         raise unsupported(f"Format string {pattern.this!r}")
-    value = coerce(env.plan, env.expr(node.this.this), kind, "FORMAT").sql
+    moment = coerce(env.plan, env.expr(node.this.this), kind, "FORMAT")
+    _only_timestamp(moment, zone, "FORMAT")
+    value = moment.sql if zone is None else _civil(env, moment, zone).sql
     if kind == TIME:
         return Scalar(f"strftime(DATE '2000-01-01' + {value}, {_quote(pattern.this)})", STRING)
     # Years before 1000 are not padded by the service, but are by DuckDB.

@@ -23,6 +23,7 @@ from bqflink_beam.emulator.sql.kinds import (
     big_to_key,
     key_to_big,
 )
+from bqflink_beam.emulator.sql.zones import from_civil, to_civil
 
 _CONTEXT = decimal.Context(prec=400, Emax=10_000, Emin=-10_000)
 _NANO = Decimal("1e-9")
@@ -58,6 +59,7 @@ _FLOAT_WORDS = re.compile(r"[+-]?(?:inf|infinity|nan)\Z", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4,5})-(\d{1,2})-(\d{1,2})\Z", re.ASCII)
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?\Z", re.ASCII)
 _ZONE = re.compile(r"(?:\s?(Z|z|UTC)|\s?([+-])(\d{1,2})(?::?(\d{2}))?)\Z", re.ASCII)
+_ZONE_NAME = re.compile(r"(?<=\d) ?([A-Za-z]+(?:/[A-Za-z0-9_+-]+)+)\Z", re.ASCII)
 _SPACES = " \t\n\r\f\v"
 
 
@@ -75,10 +77,7 @@ def parse_float64(text: str) -> float:
     bare = text.strip(_SPACES)
     if not (_NUMBER.match(bare) or _FLOAT_WORDS.match(bare)):
         raise InvalidQuery(f"Bad double value: {text}")
-    number = float(bare)
-    if math.isinf(number) and _NUMBER.match(bare):
-        raise InvalidQuery(f"Bad double value: {text}")
-    return number
+    return float(bare)
 
 
 def parse_decimal(text: str) -> Decimal:
@@ -152,8 +151,8 @@ def parse_timestamp(text: str) -> datetime.datetime:
                 raise InvalidQuery(f"Invalid timestamp: '{text}'")
             offset = datetime.timedelta(hours=hours, minutes=minutes)
             offset = -offset if zone[2] == "-" else offset
-    elif re.search(r"[A-Za-z]+/[A-Za-z_]+\Z", bare):
-        raise InvalidQuery(f"Named time zones are not supported here: '{text}'")
+    elif named := _ZONE_NAME.search(bare):
+        return from_civil(parse_datetime(bare[: named.start()]), named[1])
     try:
         return parse_datetime(bare) - offset
     except (InvalidQuery, OverflowError):
@@ -193,10 +192,10 @@ def float64_text(value: float) -> str:
         return "nan"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
+    if not value:
+        return "0"  # whatever its sign
     text = f"{value:.15g}"
-    if float(text) != value:
-        text = f"{value:.17g}"
-    return text if "e" in text or "." in text else text + ".0"
+    return text if float(text) == value else f"{value:.17g}"
 
 
 def decimal_text(value: Decimal) -> str:
@@ -310,6 +309,29 @@ def numeric_trunc(value: Decimal, digits: int) -> Decimal:
     return to_numeric(value.quantize(unit, decimal.ROUND_DOWN, _CONTEXT))
 
 
+def bignumeric_round(key: bytes, digits: int) -> bytes:
+    return _cut(key, digits, decimal.ROUND_HALF_UP)
+
+
+def bignumeric_trunc(key: bytes, digits: int) -> bytes:
+    return _cut(key, digits, decimal.ROUND_DOWN)
+
+
+def bignumeric_ceil(key: bytes) -> bytes:
+    return _cut(key, 0, decimal.ROUND_CEILING)
+
+
+def bignumeric_floor(key: bytes) -> bytes:
+    return _cut(key, 0, decimal.ROUND_FLOOR)
+
+
+def _cut(key: bytes, digits: int, rounding: str) -> bytes:
+    if digits >= 38:
+        return key
+    unit = Decimal(1).scaleb(-max(digits, -60))
+    return big_to_key(key_to_big(key).quantize(unit, rounding, _CONTEXT))
+
+
 def float64_round(value: float) -> float:
     if not math.isfinite(value):
         return value
@@ -371,6 +393,8 @@ FUNCTIONS: dict[str, Exact] = {
     "parse_datetime": Exact(parse_datetime, (_V,), "TIMESTAMP"),
     "parse_timestamp": Exact(parse_timestamp, (_V,), "TIMESTAMP"),
     "parse_json_text": Exact(parse_json, (_V,), _V),
+    "to_civil": Exact(to_civil, ("TIMESTAMP", _V), "TIMESTAMP"),
+    "from_civil": Exact(from_civil, ("TIMESTAMP", _V), "TIMESTAMP"),
     "float64_text": Exact(float64_text, (_F,), _V),
     "numeric_text": Exact(decimal_text, (_D,), _V),
     "bignumeric_text": Exact(bignumeric_text, (_B,), _V),
@@ -399,6 +423,10 @@ FUNCTIONS: dict[str, Exact] = {
     "bignumeric_neg": Exact(lambda key: big_to_key(-key_to_big(key)), (_B,), _B),
     "bignumeric_sum": Exact(bignumeric_sum, ("BLOB[]",), _B),
     "bignumeric_mean": Exact(bignumeric_mean, ("BLOB[]",), _B),
+    "bignumeric_round": Exact(bignumeric_round, (_B, "BIGINT"), _B),
+    "bignumeric_trunc": Exact(bignumeric_trunc, (_B, "BIGINT"), _B),
+    "bignumeric_ceil": Exact(bignumeric_ceil, (_B,), _B),
+    "bignumeric_floor": Exact(bignumeric_floor, (_B,), _B),
     "float64_round": Exact(float64_round, (_F,), _F),
     "string_split": Exact(string_split, (_V, _V), "VARCHAR[]"),
     "check_utf8": Exact(check_utf8, (_B,), _V),

@@ -5,6 +5,7 @@ so is a part of a node that its reader does not look at (`only`).
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -110,6 +111,8 @@ def _literal(env: Env, node: Any) -> Scalar:
         return literal_of(node.this, STRING)
     text = node.this
     if any(mark in text for mark in ".eE"):
+        if math.isinf(float(text)):
+            raise InvalidQuery(f"Invalid floating point literal: {text}")
         return Scalar(value_sql(float(text), FLOAT64), FLOAT64, Decimal(text))
     return _integer(int(text))
 

@@ -74,15 +74,19 @@ def _substring(env: Env, node: Any) -> Scalar:
     # Position 0 is 1, and one before the beginning is the beginning.
     size = f"length({text})"
     first = (
-        f"(CASE WHEN {start} = 0 THEN 1 WHEN {start} > 0 THEN {start} "
-        f"WHEN -{start} > {size} THEN 1 ELSE {size} + {start} + 1 END)"
+        f"(CASE WHEN {start} = 0 THEN 1 WHEN {start} > 0 THEN least({start}, {_LENGTH_MAX}) "
+        f"WHEN {start} < -{size} THEN 1 ELSE {size} + {start} + 1 END)"
     )
     if node.args.get("length") is None:
         return Scalar(f"substring({text}, {first})", STRING)
     count = env.typed(node.args["length"], INT64, "SUBSTR").sql
     negative = "CAST(error('Third argument in SUBSTR() cannot be negative') AS BIGINT)"
-    checked = f"(CASE WHEN {count} < 0 THEN {negative} ELSE {count} END)"
+    checked = f"(CASE WHEN {count} < 0 THEN {negative} ELSE least({count}, {_LENGTH_MAX}) END)"
     return Scalar(f"substring({text}, {first}, {checked})", STRING)
+
+
+_LENGTH_MAX = (1 << 31) - 1
+"""More than any text has, and no more than DuckDB counts to."""
 
 
 def _trim(env: Env, node: Any) -> Scalar:
@@ -204,10 +208,11 @@ def _rounding(name: str) -> Reader:
         only(node, "this", "decimals")
         value = env.expr(node.this)
         digits_node = node.args.get("decimals")
-        if value.kind == NUMERIC:
+        if value.kind in (NUMERIC, BIGNUMERIC):
             digits = "0" if digits_node is None else env.typed(digits_node, INT64, name).sql
-            text = env.plan.call(f"numeric_{name.lower()}", value.sql, f"CAST({digits} AS BIGINT)")
-            return Scalar(text, NUMERIC)
+            function = f"{value.kind.name.lower()}_{name.lower()}"
+            text = env.plan.call(function, value.sql, f"CAST({digits} AS BIGINT)")
+            return Scalar(text, value.kind)
         if digits_node is not None:
             raise unsupported(f"{name} of {value.kind} to a number of digits")
         value = coerce(env.plan, value, FLOAT64, name)
@@ -224,6 +229,8 @@ def _whole(name: str) -> Reader:
         value = env.expr(node.this)
         if value.kind == NUMERIC:
             return Scalar(f"CAST({name}({value.sql}) AS DECIMAL(38,9))", NUMERIC)
+        if value.kind == BIGNUMERIC:
+            return Scalar(env.plan.call(f"bignumeric_{name}", value.sql), BIGNUMERIC)
         return Scalar(f"{name}({coerce(env.plan, value, FLOAT64, name.upper()).sql})", FLOAT64)
 
     return read
@@ -231,7 +238,10 @@ def _whole(name: str) -> Reader:
 
 def _square_root(env: Env, node: Any) -> Scalar:
     only(node, "this")
-    value = env.typed(node.this, FLOAT64, "SQRT").sql
+    argument = env.expr(node.this)
+    if argument.kind in (NUMERIC, BIGNUMERIC):
+        raise unsupported(f"SQRT of {argument.kind}")  # it has that type's result
+    value = coerce(env.plan, argument, FLOAT64, "SQRT").sql
     bad = "CAST(error('Argument to SQRT cannot be negative') AS DOUBLE)"
     return Scalar(f"(CASE WHEN {value} < 0 THEN {bad} ELSE sqrt({value}) END)", FLOAT64)
 

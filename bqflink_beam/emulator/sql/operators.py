@@ -184,7 +184,8 @@ def checked_timestamp(text: str, word: str) -> str:
 def negate(plan: Plan, value: Scalar) -> Scalar:
     """Returns ``-value``."""
     if value.kind == INT64:
-        return Scalar(f"(- {value.sql})", INT64)
+        # Not a plain minus, which DuckDB widens for the least number.
+        return Scalar(f"(CAST(0 AS BIGINT) - {value.sql})", INT64)
     if value.kind == FLOAT64:
         return Scalar(f"(- {value.raw})", FLOAT64, guards=value.guards)
     if value.kind == NUMERIC:

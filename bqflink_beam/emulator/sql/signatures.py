@@ -76,8 +76,14 @@ _CLOSING = {
     TokenType.L_BRACE: TokenType.R_BRACE,
 }
 _SYNTAX = frozenset({"STRUCT"})
-# Behind these a name in front of a parenthesis is a table's, an alias or a member.
-_NO_CALL = frozenset({TokenType.INTO, TokenType.TABLE, TokenType.ALIAS, TokenType.DOT})
+# Behind these a name in front of a parenthesis is a table's, an alias or a member; behind a
+# star or the list of its EXCEPT it is the word REPLACE.
+_NO_CALL = frozenset(
+    {
+        TokenType.INTO, TokenType.TABLE, TokenType.ALIAS, TokenType.DOT, TokenType.STAR,
+        TokenType.R_PAREN,
+    }
+)  # fmt: skip
 
 
 def check_name(node: Any) -> None:
