@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from bqflink_beam.clock import Clock
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.versions import Chunk, LazyChunk, VersionLog
@@ -23,6 +24,9 @@ class Home(Protocol):
 
     @property
     def lock(self) -> contextlib.AbstractContextManager[Any]: ...
+
+    @property
+    def clock(self) -> Clock: ...
 
     @property
     def time_travel_s(self) -> float: ...
@@ -152,7 +156,8 @@ class StoredTable:
         """
         with self._home.lock:
             version = self.log.latest if at_s is None else self.log.at(at_s)
-            if version is None:
+            oldest_s = self._home.clock.now_s() - self._home.time_travel_s
+            if version is None or (at_s is not None and at_s < oldest_s):
                 raise Refused(
                     f"Invalid snapshot time {at_s} for table {self.reference}: cannot read before "
                     "its creation or the time travel window",

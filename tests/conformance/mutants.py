@@ -262,6 +262,7 @@ MUTANTS = [
     _m("CURRENT_TIMESTAMP is 1970", "sql/run.py", "        self._now = _EPOCH + datetime.timedelta(microseconds=round(now_s * 1e6))\n", "        self._now = _EPOCH\n", "test_current_timestamp"),
     _m("responses grow by compression", "responses.py", "if len(compressed) < len(payload) else", "if True else", "test_responses_that_do_not_shrink"),
     _m("a text that names the partition is a filter", "read.py", "code = _TEXT_LITERAL.sub(\"''\", restriction)", "code = restriction", "test_required_partition_filter"),
+    _m("time travel has no end", "table.py", "or (at_s is not None and at_s < oldest_s)", "", "test_snapshot_time_beyond_time_travel"),
     _m("a table does not expire", "store.py", "if found is None or found.expires_s is None or found.expires_s > self.clock.now_s():", "if True:", "test_expired_table"),
     # --- store and changes ---
     _m("the partition time is lost", "read.py", "return table.snapshot(pseudo_columns=True)\n        try", "return table.snapshot()\n        try", "test_partition_time"),

@@ -197,6 +197,20 @@ class ArrowValueConformance:
             {"l": [], "s": {"l": [3]}},
         ]
 
+    @rule("AppendRows", "changes do not come as Arrow", "docs: change data capture, limitations")
+    def test_arrow_changes(self, bigquery: BigQuery) -> None:
+        table = bigquery.make_table(
+            [{"name": "i", "type": "INT64"}],
+            tableConstraints={"primaryKey": {"columns": ["i"]}},
+        )
+        batch = pa.RecordBatch.from_pydict({"i": [1], "_CHANGE_TYPE": ["UPSERT"]})
+
+        with bigquery.connection() as append:
+            answer = append(self._request(table.default_stream, batch))
+
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+        assert bigquery.rows(table) == []
+
     @rule("AppendRows", "two fields for one column are INVALID_ARGUMENT", "assumed")
     def test_arrow_columns_of_one_name(self, bigquery: BigQuery) -> None:
         table = bigquery.make_table([{"name": "i", "type": "INT64"}])

@@ -188,6 +188,26 @@ class SessionConformance:
         assert failed.value.code == "INVALID_ARGUMENT"
 
     @rule(
+        "CreateReadSession",
+        "snapshot_time reaches back 7 days",
+        "docs: time travel window",
+    )
+    def test_snapshot_time_beyond_time_travel(self, bigquery: BigQuery) -> None:
+        if bigquery.advance is None:
+            pytest.skip("the service's clock cannot be moved")
+        table = table_of(bigquery, 3)
+        bigquery.advance(1)
+        then = bigquery.now_s()
+        bigquery.advance(7 * 86_400 - 1)
+        assert len(bigquery.rows(table, snapshot_s=then)) == 3
+
+        bigquery.advance(2)
+
+        with pytest.raises(Failure) as failed:
+            bigquery.create_session(table, snapshot_s=then)
+        assert failed.value.code == "INVALID_ARGUMENT"
+
+    @rule(
         "ReadRows",
         "an expired session is FAILED_PRECONDITION",
         "google test: spark-bigquery-connector, session expired at",

@@ -150,6 +150,21 @@ def test_throttling_is_told():
     assert message.throttle_state.throttle_percent == 42
 
 
+@pytest.mark.parametrize(
+    ("rows", "least", "streams"), [(3, 0, 1), (250, 0, 3), (250, 9, 3), (0, 5, 0)]
+)
+def test_the_size_of_a_table_and_the_request_make_the_number_of_streams(rows, least, streams):
+    writer = Writer(s="string")
+    with embedded.direct(testing.Settings(rows_per_stream=100)) as bigquery:
+        table = bigquery.make_table([{"name": "s", "type": "STRING"}])
+        if rows:
+            bigquery.append(table.default_stream, writer, [writer.row(s="x")] * rows)
+
+        session = bigquery.create_session(table, streams_min=least)
+
+        assert len(session.streams) == streams
+
+
 def test_a_session_can_be_written_down_while_it_is_split():
     writer = Writer(s="string")
     with embedded.direct() as bigquery:
