@@ -59,7 +59,9 @@ def _target(store: Store, table: StoredTable) -> Target:
         return default_maker(field, store.clock)()
 
     rows = table.snapshot(pseudo_columns=True).to_table()
-    return Target(str(table.reference), table.schema, rows, default)
+    return Target(
+        str(table.reference), table.schema, rows, default, table.required_partition_filter
+    )
 
 
 def _stage(change: Transaction, table: StoredTable, done: Change) -> None:

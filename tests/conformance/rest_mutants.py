@@ -357,4 +357,18 @@ MUTANTS = [
         "",
         "test_delete_with_a_stale_etag_is_refused",
     ),
+    _m(
+        "DML needs no partition filter",
+        "statements.py",
+        "rows, default, table.required_partition_filter",
+        "rows, default, None",
+        "test_required_filter_is_required_of_dml",
+    ),
+    _m(
+        "half an OR is a filter",
+        "sql/sources.py",
+        "_filters(node.this, names) and _filters(node.expression, names)",
+        "_filters(node.this, names) or _filters(node.expression, names)",
+        "test_required_filter_is_required_of_dml",
+    ),
 ]

@@ -30,7 +30,7 @@ from bqflink_beam.emulator.sql.scope import (
     typed_null,
 )
 from bqflink_beam.emulator.sql.select import compile_query
-from bqflink_beam.emulator.sql.sources import From, Names
+from bqflink_beam.emulator.sql.sources import From, Names, check_partition_filter
 from bqflink_beam.emulator.types import PARTITION_TIME
 from bqflink_beam.schema.model import Field, TableSchema
 
@@ -40,12 +40,17 @@ STATEMENTS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The table of a statement. `default` makes the value of a column that is left out."""
+    """The table of a statement.
+
+    `default` makes the value of a column that is left out. `filter_column` is the partition
+    column that a statement must filter, if there is one.
+    """
 
     name: str
     schema: TableSchema
     rows: pa.Table
     default: Callable[[Field], object]
+    filter_column: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +230,11 @@ class _Statement:
             word = self.node.key.upper()
             raise InvalidQuery(f"{word} must have a WHERE clause")
         only(where, "this")
+        self._check_partition_filter(where)
         return operators.boolean(self.plan, self.env.expr(where.this), "the WHERE clause")
+
+    def _check_partition_filter(self, *conditions: Any) -> None:
+        check_partition_filter(self.target.name, self.target.filter_column, conditions)
 
     # --- DELETE ---
 
@@ -259,6 +268,7 @@ class _Statement:
             joined.join(exp.Join(this=first, kind="CROSS"))
             for join in joins:
                 joined.join(join)
+            joined.check_partition_filters(node.args.get("where"))
             text = joined.sql
         condition = self._where()
         fields, values = self._assignments(node.expressions)
@@ -331,11 +341,12 @@ class _Statement:
         only(node, "this", "using", "on", "whens")
         only(node.this, "this", "db", "catalog", "alias")
         target_text = self._target_source(node.this)
-        joined = From(self.plan, self.scope, Names(), compile_query)
-        source_text, source, source_number = self._merge_source(joined, node.args["using"])
+        whens = node.args["whens"].expressions
+        conditions = [node.args["on"], *(when.args.get("condition") for when in whens)]
+        self._check_partition_filter(*conditions)
+        source_text, source, source_number = self._merge_source(node.args["using"], conditions)
         self.scope.sources.append(source)
         on = operators.boolean(self.plan, self.env.expr(node.args["on"]), "MERGE")
-        whens = node.args["whens"].expressions
         tests = [self._when_test(when, source_number) for when in whens]
         chosen = "CASE " + " ".join(f"WHEN {t} THEN {i}" for i, t in enumerate(tests)) + " END"
         columns = [f"{self._number().sql} AS n", f"{chosen} AS w"]
@@ -351,10 +362,11 @@ class _Statement:
         found = execute(self.plan, f"SELECT * FROM ({text}) WHERE w IS NOT NULL")
         return self._merged(found, actions)
 
-    def _merge_source(self, joined: From, node: Any) -> tuple[str, Source, str]:
+    def _merge_source(self, node: Any, conditions: Sequence[Any]) -> tuple[str, Source, str]:
         scope = Scope()
         inner = From(self.plan, scope, Names(), compile_query)
         inner.start(node)
+        inner.check_partition_filters(*conditions)
         columns = scope.sources[0].columns
         name = self.plan.name("m")
         scalars = [column.scalar() for column in columns]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlglot
@@ -184,20 +184,10 @@ class From:
         self.tables.append(found)
         return self.plan.source(found, alias)
 
-    def check_partition_filters(self, where: Any) -> None:
+    def check_partition_filters(self, *conditions: Any) -> None:
         """Refuses a query over a table whose partitions must be filtered, and are not."""
-        filtered = (
-            {column.name.upper() for column in where.find_all(exp.Column)} if where else set()
-        )
-        if PARTITION_DATE in filtered:
-            filtered.add(PARTITION_TIME)
         for table in self.tables:
-            column = table.filter_column
-            if column is not None and column.upper() not in filtered:
-                raise InvalidQuery(
-                    f"Cannot query over table '{table.name}' without a filter over column(s) "
-                    f"'{column}' that can be used for partition elimination"
-                )
+            check_partition_filter(table.name, table.filter_column, conditions)
 
     def _correlated(self, path: tuple[str, ...]) -> Scalar | None:
         """Returns the array of ``FROM t, t.array``, which looks like a table's name."""
@@ -243,6 +233,36 @@ class From:
             column = Column(offset, _fixed(Scalar(f"{name}.{position}", INT64)))
             source = dataclasses.replace(source, columns=(*source.columns, column))
         return text, source
+
+
+def check_partition_filter(name: str, column: str | None, conditions: Sequence[Any]) -> None:
+    """Refuses a table whose partitions must be filtered, where none of the conditions does.
+
+    Args:
+        column: the partitioning column; None if nothing has to be filtered.
+        conditions: parsed conditions, any of which may do it; None for one that is not there.
+    """
+    if column is None:
+        return
+    names = {column.upper()}
+    if column.upper() == PARTITION_TIME:
+        names.add(PARTITION_DATE)
+    if not any(node is not None and _filters(node, names) for node in conditions):
+        raise InvalidQuery(
+            f"Cannot query over table '{name}' without a filter over column(s) "
+            f"'{column}' that can be used for partition elimination"
+        )
+
+
+def _filters(node: Any, names: set[str]) -> bool:
+    """Whether every row that a condition lets through has one of the columns looked at."""
+    if isinstance(node, exp.Where | exp.Paren):
+        return _filters(node.this, names)
+    if isinstance(node, exp.And):
+        return _filters(node.this, names) or _filters(node.expression, names)
+    if isinstance(node, exp.Or):
+        return _filters(node.this, names) and _filters(node.expression, names)
+    return any(column.name.upper() in names for column in node.find_all(exp.Column))
 
 
 def _value_source(alias: str, whole: Scalar) -> Source:

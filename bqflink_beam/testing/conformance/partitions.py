@@ -189,3 +189,34 @@ class PartitionConformance:
 
         assert caught.value.status == 412
         assert rest.table(table)
+
+    @rule(
+        "jobs.query",
+        "UPDATE, DELETE and MERGE need the partition filter that a table requires",
+        "docs: Using DML with partitioned tables, require a partition filter",
+    )
+    @rule(
+        "jobs.query",
+        "a filter that rows may pass without it does not count",
+        "docs: Query partitioned tables, require a partition filter",
+    )
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "SELECT id FROM {0} WHERE day = '2013-01-01' OR id = 2",
+            "DELETE FROM {0} WHERE id = 1",
+            "UPDATE {0} SET id = 7 WHERE TRUE",
+            "MERGE {0} AS t USING (SELECT 1 AS id) AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        ],
+    )
+    def test_required_filter_is_required_of_dml(self, rest: Rest, text: str) -> None:
+        table = rest.make_table(_BY_DAY, timePartitioning=_BY_COLUMN, requirePartitionFilter=True)
+        name = f"{rest.dataset}.{table}"
+        rest.query(f"INSERT INTO {name} (id, day) VALUES (1, '2013-01-01'), (2, '2013-01-02')")
+
+        with pytest.raises(HttpFailure) as caught:
+            rest.query(text.format(name))
+        rest.query(f"DELETE FROM {name} WHERE id = 2 AND (day = '2013-01-02' OR day IS NULL)")
+
+        assert (caught.value.status, caught.value.reasons) == (400, ["invalidQuery"])
+        assert rest.rows(table) == [_FIRST]
