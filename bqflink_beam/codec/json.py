@@ -10,17 +10,21 @@ import base64
 import binascii
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bqflink_beam.codec import rows, temporals, values
-from bqflink_beam.errors import RowError
+from bqflink_beam.errors import RowError, shorten
 from bqflink_beam.schema.model import Field, TableSchema
 
 _Write = Callable[[Any], str]
 _FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 _EXACT_MAX = 2**53
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 _ONE_LINE = str.maketrans("\n\r", "  ")
 
@@ -64,7 +68,7 @@ class LineDecoder:
             RowError: the line is no JSON object, or no row of the schema.
         """
         try:
-            found = json.loads(line)
+            found = json.loads(line, parse_float=_finite)
             if not isinstance(found, dict):
                 raise RowError("a line must be a JSON object")
             return self._read(found)
@@ -206,16 +210,27 @@ def _value_reader(field: Field) -> Callable[[Any], Any]:
 
 def _read_range(element: str, convert: values.Convert, value: Any) -> values.Range:
     if isinstance(value, Mapping):
+        if not value.keys() <= {"start", "end"}:
+            raise RowError("a RANGE has a start and an end, and nothing else")
         value = values.Range(value.get("start"), value.get("end"))
     return values.to_range(element, *convert(value))
 
 
 def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, str) else value
+    # Python's own reading takes spaces, underscores and the digits of all scripts.
+    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
 
 
 def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _NOT_FINITE[value] if value in _NOT_FINITE else _finite(value)
+
+
+def _finite(text: str) -> float:
+    if not _NUMBER.fullmatch(text) or math.isinf(float(text)):
+        raise RowError(f"{shorten(text)} is no number that a double holds")
+    return float(text)
 
 
 def _data(value: Any) -> bytes:

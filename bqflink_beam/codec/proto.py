@@ -102,15 +102,15 @@ class RowDecoder:
         """Returns the row: every column, None or [] where it was unset.
 
         Raises:
-            RowError: the bytes are no message of the descriptor.
+            RowError: the bytes are no message of the descriptor, or hold a value that its
+                column cannot.
         """
         row = self._unset()
-        for class_ in self._classes:
-            try:
-                message = class_.FromString(data)
-            except DecodeError as error:
-                raise RowError(f"the bytes are no row of this descriptor: {error}") from error
-            row.update(self._decode(message))
+        try:
+            for class_ in self._classes:
+                row.update(self._decode(class_.FromString(data)))
+        except (DecodeError, TypeError, ValueError, ArithmeticError) as error:
+            raise RowError(f"the bytes are no row of this descriptor: {error}") from error
         return row
 
 
@@ -314,8 +314,8 @@ def _value_decoder(field: Field) -> Callable[[Any], Any]:
     if field.type == "RANGE":
         return _range_decoder(field.range_element_type or "")
     if field.type == "TIMESTAMP" and field.timestamp_precision == 12:
-        return str
-    return _DECODERS.get(field.type, lambda value: value)
+        return _text_of
+    return _DECODERS.get(field.type, _as_it_is)
 
 
 def _range_decoder(element: str) -> Callable[[Any], values.Range]:
@@ -330,6 +330,15 @@ def _range_decoder(element: str) -> Callable[[Any], values.Range]:
         )
 
     return decode
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _text_of(value: str | bytes) -> str:
+    # Bytes are what protobuf makes of a text that is not UTF-8.
+    return value if isinstance(value, str) else value.decode()
 
 
 def unpack_civil(packed: int) -> datetime.datetime:
@@ -353,6 +362,9 @@ def unpack_time(packed: int) -> datetime.time:
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
+    "STRING": _text_of,
+    "JSON": _text_of,
+    "GEOGRAPHY": _text_of,
     "NUMERIC": decimal.Decimal,
     "BIGNUMERIC": decimal.Decimal,
     "DATE": temporals.to_date,
