@@ -54,7 +54,7 @@ _TEMPORAL = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
 # From STRING: the parser's name among the exact functions.
 _PARSERS = {
     "INT64": "parse_int64",
-    "FLOAT64": "parse_float64",
+    "FLOAT64": "float64_repr",
     "NUMERIC": "parse_numeric",
     "BIGNUMERIC": "parse_bignumeric",
     "BOOL": "parse_bool",
@@ -148,7 +148,8 @@ def cast(plan: Plan, value: Scalar, kind: Kind, *, safe: bool = False) -> Scalar
                 return typed_null(kind)
             raise
     if have == "STRING" and want in _PARSERS:
-        return Scalar(plan.call(_PARSERS[want], value.sql, safe=safe), kind)
+        text = plan.call(_PARSERS[want], value.sql, safe=safe)
+        return Scalar(f"CAST({text} AS DOUBLE)" if want == "FLOAT64" else text, kind)
     if (have, want) in _DIRECT:
         text = _DIRECT[have, want].format(value.sql)
         if safe and (have, want) == ("NUMERIC", "INT64"):
@@ -160,11 +161,18 @@ def cast(plan: Plan, value: Scalar, kind: Kind, *, safe: bool = False) -> Scalar
         numeric = cast(plan, value, NUMERIC)
         return Scalar(plan.call("numeric_to_bignumeric", numeric.sql), kind)
     if (have, want) == ("FLOAT64", "INT64"):
-        rounded = plan.call("float64_round", value.sql)
-        return Scalar(f"{'TRY_CAST' if safe else 'CAST'}({rounded} AS BIGINT)", kind)
+        return Scalar(f"{'TRY_CAST' if safe else 'CAST'}({rounded(plan, value)} AS BIGINT)", kind)
     if have == want == "ARRAY" or have == want == "STRUCT":
         return _cast_nested(plan, value, kind, safe)
     raise InvalidQuery(f"Invalid cast from {value.kind} to {kind}")
+
+
+def rounded(plan: Plan, value: Scalar) -> str:
+    """Returns a FLOAT64 rounded half away from zero. NaN would come back as NULL."""
+    return (
+        f"(CASE WHEN isfinite({value.sql}) THEN {plan.call('float64_round', value.sql)} "
+        f"ELSE {value.sql} END)"
+    )
 
 
 def _cast_nested(plan: Plan, value: Scalar, kind: Kind, safe: bool) -> Scalar:

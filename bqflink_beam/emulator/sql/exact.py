@@ -80,6 +80,14 @@ def parse_float64(text: str) -> float:
     return float(bare)
 
 
+def float64_repr(text: str) -> str:
+    """Returns the number of a text as text that DuckDB reads as that very number.
+
+    Numbers do not come out of a Python function as they are: DuckDB takes NaN for NULL.
+    """
+    return repr(parse_float64(text))
+
+
 def parse_decimal(text: str) -> Decimal:
     bare = text.strip(_SPACES)
     if not _NUMBER.match(bare):
@@ -96,14 +104,14 @@ def parse_bignumeric(text: str) -> bytes:
 
 
 def parse_bool(text: str) -> bool:
-    lowered = text.strip(_SPACES).lower()
+    lowered = text.lower()
     if lowered in ("true", "false"):
         return lowered == "true"
     raise InvalidQuery(f"Bad bool value: {text}")
 
 
 def parse_date(text: str) -> datetime.date:
-    match = _DATE.match(text.strip(_SPACES))
+    match = _DATE.match(text)
     try:
         if match:
             return datetime.date(*(int(part) for part in match.groups()))
@@ -113,7 +121,7 @@ def parse_date(text: str) -> datetime.date:
 
 
 def parse_time(text: str) -> datetime.time:
-    match = _TIME.match(text.strip(_SPACES))
+    match = _TIME.match(text)
     try:
         if match:
             hour, minute, second = (int(part) for part in match.groups()[:3])
@@ -128,11 +136,10 @@ def _micros(fraction: str | None) -> int:
 
 
 def parse_datetime(text: str) -> datetime.datetime:
-    bare = text.strip(_SPACES)
-    day, _, clock = bare.replace("T", " ", 1).replace("t", " ", 1).partition(" ")
+    day, space, clock = text.replace("T", " ", 1).replace("t", " ", 1).partition(" ")
     try:
         return datetime.datetime.combine(
-            parse_date(day), parse_time(clock) if clock else datetime.time()
+            parse_date(day), parse_time(clock) if space else datetime.time()
         )
     except InvalidQuery:
         raise InvalidQuery(f"Invalid datetime string '{text}'") from None
@@ -140,7 +147,7 @@ def parse_datetime(text: str) -> datetime.datetime:
 
 def parse_timestamp(text: str) -> datetime.datetime:
     """Returns a naive UTC datetime."""
-    bare = text.strip(_SPACES)
+    bare = text
     zone = _ZONE.search(bare, 10) if len(bare) > 10 else None
     offset = datetime.timedelta()
     if zone:
@@ -384,7 +391,7 @@ _V, _F, _D, _B = "VARCHAR", "DOUBLE", "DECIMAL(38,9)", "BLOB"
 
 FUNCTIONS: dict[str, Exact] = {
     "parse_int64": Exact(parse_int64, (_V,), "BIGINT"),
-    "parse_float64": Exact(parse_float64, (_V,), _F),
+    "float64_repr": Exact(float64_repr, (_V,), _V),
     "parse_numeric": Exact(parse_numeric, (_V,), _D),
     "parse_bignumeric": Exact(parse_bignumeric, (_V,), _B),
     "parse_bool": Exact(parse_bool, (_V,), "BOOLEAN"),

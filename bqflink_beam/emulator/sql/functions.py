@@ -6,7 +6,7 @@ from typing import Any
 from sqlglot import exp
 
 from bqflink_beam.emulator.sql import operators
-from bqflink_beam.emulator.sql.casts import coerce, unify
+from bqflink_beam.emulator.sql.casts import coerce, rounded, unify
 from bqflink_beam.emulator.sql.expressions import Env, Reader, register
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
 from bqflink_beam.emulator.sql.kinds import (
@@ -106,7 +106,9 @@ def _replace(env: Env, node: Any) -> Scalar:
         for part in ("this", "expression", "replacement")
     )
     return Scalar(
-        f"(CASE WHEN {old} = '' THEN {text} ELSE replace({text}, {old}, {new}) END)", STRING
+        f"(CASE WHEN {old} = '' AND {new} IS NOT NULL THEN {text} "
+        f"ELSE replace({text}, {old}, {new}) END)",
+        STRING,
     )
 
 
@@ -117,7 +119,9 @@ def _side(name: str) -> Reader:
         count = env.typed(node.expression, INT64, name).sql
         bad = f"CAST(error('{name} length must not be negative') AS BIGINT)"
         return Scalar(
-            f"{name.lower()}({text}, CASE WHEN {count} < 0 THEN {bad} ELSE {count} END)", STRING
+            f"{name.lower()}({text}, CASE WHEN {count} < 0 THEN {bad} "
+            f"ELSE least({count}, {_LENGTH_MAX}) END)",
+            STRING,
         )
 
     return read
@@ -217,7 +221,7 @@ def _rounding(name: str) -> Reader:
             raise unsupported(f"{name} of {value.kind} to a number of digits")
         value = coerce(env.plan, value, FLOAT64, name)
         if name == "ROUND":
-            return Scalar(env.plan.call("float64_round", value.sql), FLOAT64)
+            return Scalar(rounded(env.plan, value), FLOAT64)
         return Scalar(f"trunc({value.sql})", FLOAT64)
 
     return read
@@ -408,7 +412,8 @@ def _ieee_divide(env: Env, arguments: list[Scalar]) -> Scalar:
 
 def _error(env: Env, arguments: list[Scalar]) -> Scalar:
     (text,) = _arity(arguments, 1, "ERROR")
-    return Scalar(f"CAST(error({coerce(env.plan, text, STRING, 'ERROR').sql}) AS BIGINT)", INT64)
+    message = f"coalesce({coerce(env.plan, text, STRING, 'ERROR').sql}, 'NULL')"
+    return Scalar(f"CAST(error({message}) AS BIGINT)", INT64)
 
 
 def _arity(arguments: list[Scalar], count: int, name: str) -> list[Scalar]:
