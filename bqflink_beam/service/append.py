@@ -126,6 +126,11 @@ class Appends:
         return self._window.bytes
 
     @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests: its owner or a failure of its own has ended it."""
+        return self._closed
+
+    @property
     def requests_under_way(self) -> int:
         return self._window.count
 

@@ -81,7 +81,8 @@ class AppendPool:
         with self._lock:
             if self._closed:
                 raise PermanentError("this pool of append connections is closed")
-            group = self._connections.setdefault(routing, [])
+            group = [it for it in self._connections.get(routing, []) if not it.closed]
+            self._connections[routing] = group
             least = min(group, key=lambda appends: appends.bytes_under_way, default=None)
             if least is None or (_busy(least) and len(group) < self._connections_max):
                 least = self._write.open_appends(

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import requests
 from google.cloud.bigquery_storage_v1 import types
+from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from bqflink_beam.errors import (
@@ -248,7 +249,10 @@ def _status_of(error: grpc.RpcError) -> Any:
     trailing: Iterable[tuple[str, Any]] = error.trailing_metadata() or ()
     for key, value in trailing:
         if key == "grpc-status-details-bin":
-            return status_pb2.Status.FromString(value)
+            try:
+                return status_pb2.Status.FromString(value)
+            except DecodeError:  # of a proxy; the code and its text are there still
+                return None
     return None
 
 

@@ -60,6 +60,17 @@ def test_shared_call_is_routed_by_the_tables_region_which_is_asked_once(storage,
     assert [name for name, _, _ in storage.unary_requests] == ["GetWriteStream"]
 
 
+def test_a_connection_that_has_failed_is_replaced(storage, pool):
+    pool.send(DEFAULT, DESCRIPTOR, [b"a"]).result()
+    (failed,) = [appends for group in pool._connections.values() for appends in group]
+    failed.close()
+
+    pool.send(DEFAULT, DESCRIPTOR, [b"b"]).result()
+
+    assert storage.streams[DEFAULT] == [b"a", b"b"]
+    assert pool.connections == 1
+
+
 def test_regions_do_not_share(storage, pool):
     for location in ("eu", "us"):
         storage.unary_script.append(types.WriteStream.pb()(location=location))

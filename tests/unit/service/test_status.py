@@ -37,6 +37,13 @@ class Failed(grpc.RpcError):
         return self._trailing
 
 
+def test_details_that_are_garbage_leave_the_code():
+    failed = Failed("ABORTED")
+    failed._trailing = (("grpc-status-details-bin", b"\xff no status"),)
+
+    assert type(status.from_rpc(failed, _LOOK)) is errors.TransientError
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
