@@ -238,7 +238,7 @@ def _numeric(whole_max: int, scale_max: int, read: values.Convert) -> values.Con
 
     def encode(value: Any) -> str:
         if type(value) is decimal.Decimal and value.is_finite() and value.adjusted() < whole_max:
-            text = str(value)
+            text = str(value).upper()
             point = text.find(".")
             if "E" not in text and (point < 0 or len(text) - point - 1 <= scale_max):
                 return text

@@ -134,7 +134,9 @@ def _check_value(column: Column, value: str, convert: str, exact: str) -> list[s
         return [
             f"if type({value}) is Decimal:",
             f" text = str({value})",
-            f" if len(text) <= {column.text_max} and 'E' not in text and {value}.is_finite():",
+            # Whether exponents are written with E or e is up to the program's own context.
+            f" if len(text) <= {column.text_max} and 'E' not in text and 'e' not in text"
+            f" and {value}.is_finite():",
             f"  {value} = text",
             f" else: {value} = {convert}({value})",
             *otherwise,

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bqflink_beam.codec.proto import RowEncoder
 from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import RowError
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
-from tests.unit.codec.ways import CODECS
+from tests.unit.codec.ways import CODECS, batch_to_proto
 
 UTC = datetime.timezone.utc
 civil = datetime.datetime.fromisoformat
@@ -82,6 +83,41 @@ def test_nanoseconds_of_pandas_are_rounded_on_demand():
 class OddDecimal(decimal.Decimal):
     def __str__(self):
         return "99"
+
+
+ODD_CONTEXT = decimal.Context(
+    prec=1, capitals=0, rounding=decimal.ROUND_UP, traps=[decimal.Inexact, decimal.Rounded]
+)
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+@pytest.mark.parametrize("kind", ["NUMERIC", "BIGNUMERIC"])
+def test_the_programs_decimal_context_changes_nothing(codec, same, kind):
+    """Python writes 1e-7 by it where it else writes 1E-7, and rounds where it else does not."""
+    texts = ["1E-7", "-1E+3", "12345678901234567890.123456789", "0", "1.50", "-0.000000001"]
+    numbers = [decimal.Decimal(text) for text in texts]
+    schema = column(kind, mode="REPEATED")
+
+    with decimal.localcontext(ODD_CONTEXT):
+        found = codec(schema, {"c": numbers})
+        alone = [codec(column(kind), {"c": number}) for number in numbers]
+        written = [codec(column(kind), {"c": text})["c"] for text in texts]
+        for wrong in ("1E-39", "1E+39", "NaN", "-Infinity", "NaN12"):
+            refusal(codec, column(kind), {"c": decimal.Decimal(wrong)})
+
+    assert same(found, {"c": numbers})
+    assert same(alone, [{"c": number} for number in numbers])
+    assert same(written, numbers)
+
+
+def test_the_text_of_a_decimal_is_plain_in_every_context():
+    schema = column("NUMERIC")
+    encoder = RowEncoder(schema)
+
+    with decimal.localcontext(ODD_CONTEXT):
+        data = encoder.encode({"c": decimal.Decimal("1E-7")})
+
+    assert data == b"\x0a\x090.0000001"
 
 
 class OddDict(dict):

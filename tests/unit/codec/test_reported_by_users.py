@@ -13,13 +13,16 @@ import pytest
 from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
 from bqflink_beam.codec.json import LineEncoder
 from bqflink_beam.codec.proto import RowDecoder, RowEncoder
+from bqflink_beam.codec.values import BIGNUMERIC_MAX, BIGNUMERIC_MIN, Interval, Range
 from bqflink_beam.errors import RowError
 from bqflink_beam.schema.avro import to_avro
 from bqflink_beam.schema.model import Field, TableSchema
-from tests.unit.codec.ways import CODECS
+from tests.unit.codec.ways import CODECS, batch_to_proto
 
 UTC = datetime.timezone.utc
 civil = datetime.datetime.fromisoformat
+NUMERIC_MAX = decimal.Decimal("9" * 29 + "." + "9" * 9)
+INTERVAL_MICROS = (2**63 - 1) // 1_000
 
 
 def column(kind, **facts):
@@ -112,6 +115,109 @@ def test_numbers_that_are_not_finite(codec, same, number):
 def test_dates_outside_of_nanoseconds_are_not_wrapped(codec, same, kind, value):
     """python-bigquery#168, #201, #1076, pandas-gbq#365, spark#1389: 1816 out of year 1."""
     assert same(codec(column(kind), {"c": value}), {"c": value})
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+@pytest.mark.parametrize(
+    ("kind", "least", "greatest"),
+    [
+        ("INT64", -(2**63), 2**63 - 1),
+        ("FLOAT64", -1.7976931348623157e308, 5e-324),
+        ("NUMERIC", NUMERIC_MAX.copy_negate(), NUMERIC_MAX),
+        ("NUMERIC", decimal.Decimal("-1E-9"), decimal.Decimal("1E-9")),
+        ("BIGNUMERIC", BIGNUMERIC_MIN, BIGNUMERIC_MAX),
+        ("BIGNUMERIC", decimal.Decimal("-1E-38"), decimal.Decimal("1E-38")),
+        ("DATE", datetime.date.min, datetime.date.max),
+        ("TIME", datetime.time.min, datetime.time.max),
+        ("DATETIME", civil("0001-01-01"), civil("9999-12-31T23:59:59.999999")),
+        ("TIMESTAMP", datetime.datetime.min.replace(tzinfo=UTC), datetime.datetime.max.replace(tzinfo=UTC)),
+        ("INTERVAL", Interval(-120_000, -3_660_000, -INTERVAL_MICROS), Interval(120_000, 3_660_000, INTERVAL_MICROS)),
+        ("JSON", "-1e-7", '{"":[[],{},"",0.5,false]}'),
+        ("BYTES", b"", bytes(range(256))),
+        ("STRING", "", "\x00\x1f\x7f\u2028\ufffe\U0010ffff"),
+    ],
+)  # fmt: skip
+def test_the_ends_of_every_type(codec, same, kind, least, greatest):
+    """kafka-connect-bigquery#151, python-bigquery#168, beam#22909, #19205: few types, few values."""
+    row = {"c": [least, greatest]}
+    if codec is CODECS[-1] and kind == "JSON":
+        row = {"c": ["-1e-07", greatest]}  # what Python makes of the number that is read
+
+    assert same(codec(column(kind, mode="REPEATED"), row), row)
+    for value in row["c"]:
+        assert same(codec(column(kind), {"c": value}), {"c": value})
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+@pytest.mark.parametrize("element", ["DATE", "DATETIME", "TIMESTAMP"])
+def test_ranges_with_open_ends(codec, same, element):
+    start = {
+        "DATE": datetime.date.min,
+        "DATETIME": civil("0001-01-01"),
+        "TIMESTAMP": datetime.datetime.min.replace(tzinfo=UTC),
+    }[element]
+    ranges = [Range(start, None), Range(None, start), Range(None, None)]
+    schema = column("RANGE", mode="REPEATED", range_element_type=element)
+
+    assert same(codec(schema, {"c": ranges}), {"c": ranges})
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+def test_a_datetime_is_a_datetime_both_ways(codec, same):
+    """beam#26889, beam#15185: not supported on writing, text on reading; floci-gcp#262: text that
+    is no time was stored, and no later read could show it."""
+    moment = civil("2024-01-31T10:00:00.000001")
+
+    assert same(codec(column("DATETIME"), {"c": moment}), {"c": moment})
+    for text in ("2024-01-31T25:00:00", "yesterday", "2024-02-30"):
+        for kind in ("DATETIME", "TIMESTAMP"):
+            with pytest.raises(RowError):
+                codec(column(kind), {"c": text})
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("number", [19795, np.int32(19795), 19795.0])
+def test_a_number_is_not_guessed_to_be_a_date(codec, number):
+    """debezium-server-bigquery#305: whether it is days, seconds or yyyymmdd nobody knows."""
+    for kind in ("DATE", "TIME", "DATETIME"):
+        with pytest.raises(RowError):
+            codec(column(kind), {"c": number})
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_document_is_json_without_being_made_text_first(codec):
+    """debezium-server-bigquery#268."""
+    document = {"before": None, "after": {"id": 1, "tags": ["a", None]}, "ts": 1.5}
+
+    (text,) = codec(column("JSON"), {"c": document}).values()
+
+    assert json.loads(text) == document
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_column_with_a_default_may_be_left_out(codec):
+    """beam#28008: the row had to have every attribute."""
+    schema = TableSchema(
+        (
+            Field(name="id", type="INT64", mode="REQUIRED"),
+            Field(name="made", type="TIMESTAMP", mode="REQUIRED", default_value_expression="NOW()"),
+            Field(name="kind", type="STRING", default_value_expression="'new'"),
+        )
+    )
+
+    assert codec(schema, {"id": 1}) == {"id": 1, "made": None, "kind": None}
+    with pytest.raises(RowError, match="made is REQUIRED"):
+        codec(schema, {"id": 1, "made": None})
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_repeated_structs_of_one_row_stay_apart(codec):
+    """beam#30850: concatenated protos merged a STRUCT with the next."""
+    visits = [{"day": datetime.date(2024, 1, 1), "tags": ["a"]}, {"day": None, "tags": ["b"]}]
+
+    found = codec(PERSON, {"id": 1, "visits": visits})
+
+    assert found["visits"] == visits
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -327,9 +433,18 @@ def test_a_thousand_columns_cost_about_a_hundred_times_ten():
     assert cost(1_000, 50) <= 220 * cost(10, 5_000)
 
 
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+def test_rows_of_ten_thousand_columns(codec):
+    """Beyond some 4,000 text columns protobuf cannot build the message."""
+    schema = TableSchema(tuple(Field(name=f"c{i}", type="STRING") for i in range(10_000)))
+    row = {f"c{i}": None if i % 7 else str(i) for i in range(10_000)}
+
+    assert codec(schema, row) == row
+    assert codec(schema, {"C9999": "x"}) == dict.fromkeys(row) | {"c9999": "x"}
+
+
 @pytest.mark.parametrize("columns", [2_000, 2_001, 10_000])
 def test_wide_rows(columns):
-    """Beyond some 4,000 text columns protobuf cannot build the message."""
     schema = TableSchema(
         tuple(Field(name=f"c{i}", type="STRING", mode="REQUIRED") for i in range(columns))
     )

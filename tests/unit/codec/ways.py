@@ -1,7 +1,8 @@
-"""The four codecs as one shape: ``way(schema, row)`` gives the row as it comes back."""
+"""The codecs as one shape: ``way(schema, row)`` gives the row as it comes back."""
 
 from bqflink_beam.codec.arrow import BatchDecoder, BatchEncoder
 from bqflink_beam.codec.avro import RecordDecoder, RecordEncoder
+from bqflink_beam.codec.batch_to_proto import BatchToProto
 from bqflink_beam.codec.json import LineDecoder, LineEncoder
 from bqflink_beam.codec.proto import RowDecoder, RowEncoder
 
@@ -23,6 +24,13 @@ def avro(schema, row, **options):
 
 def ndjson(schema, row, **options):
     return LineDecoder(schema).decode(LineEncoder(schema, **options).encode(row))
+
+
+def batch_to_proto(schema, row, **options):
+    encoder = BatchEncoder(schema, **options)
+    direct = BatchToProto(encoder.arrow_schema, schema)
+    (data,) = direct.encode(encoder.encode([row]))
+    return RowDecoder(schema, direct.descriptor).decode(data)
 
 
 CODECS = [proto, arrow, avro, ndjson]

@@ -28,6 +28,7 @@ def test_a_schema_needs_no_change_to_hold_its_own_rows():
 
 
 def test_new_columns_are_added_and_may_be_null():
+    """Within STRUCTs too: spark-bigquery-connector#990 did not look there."""
     want = schema(
         field("ID", mode="REQUIRED"),
         field("kind", "STRING", mode="REQUIRED"),
@@ -94,6 +95,33 @@ def test_what_the_model_does_not_know_of_a_table_is_kept():
         "name": "City", "type": "STRING", "mode": "NULLABLE", "collation": "und:ci",
     }  # fmt: skip
     assert fields[1]["fields"][0]["mode"] == "REQUIRED"
+
+
+def test_a_merge_keeps_what_a_column_says_of_itself():
+    """spark-bigquery-connector#1028, #1043 and #1244: policy tags and nullability were lost."""
+    kept = (
+        field("id", mode="REQUIRED", policy_tags=("projects/p/taxonomies/1/policyTags/2",)),
+        field("n", "NUMERIC", precision=10, scale=2, rounding_mode="ROUND_HALF_EVEN"),
+        field("s", "STRING", max_length=5, default_value_expression="'x'", description="text"),
+        field("t", "TIMESTAMP", timestamp_precision=12),
+        field("r", "RANGE", range_element_type="DATE"),
+    )
+
+    want = schema(
+        *(
+            field(
+                each.name,
+                each.type,
+                mode=each.mode,
+                timestamp_precision=each.timestamp_precision,
+                range_element_type=each.range_element_type,
+            )
+            for each in kept
+        ),
+        field("more"),
+    )
+
+    assert merge(schema(*kept), want) == schema(*kept, field("more"))
 
 
 @settings(max_examples=300, deadline=None)

@@ -6,12 +6,16 @@ import typing
 import uuid
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import typing_extensions
 from apache_beam.utils.timestamp import Timestamp
 
+from bqflink_beam.codec import values
 from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import ConfigError
+from bqflink_beam.schema.arrow import from_arrow
+from bqflink_beam.schema.avro import from_avro
 from bqflink_beam.schema.infer import from_class, from_rows
 from bqflink_beam.schema.model import Field, TableSchema
 
@@ -70,6 +74,24 @@ def test_the_type_of_a_value(value, kind):
 )
 def test_numbers_of_several_kinds_find_the_type_that_holds_all(values, kind):
     assert only(*values).type == kind
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "kind"),
+    [(38, 9, "NUMERIC"), (38, 10, "BIGNUMERIC"), (30, 0, "BIGNUMERIC"), (29, 0, "NUMERIC"),
+     (9, 9, "NUMERIC"), (38, 38, "BIGNUMERIC"), (38, 0, "BIGNUMERIC")],
+)  # fmt: skip
+def test_decimals_find_the_type_that_holds_their_digits(precision, scale, kind):
+    """spark-bigquery-connector#446, #755, dlt#983, python-bigquery#1397: text, or refused."""
+    greatest = decimal.Decimal((0, (9,) * precision, -scale))
+    logical = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    record = {"type": "record", "name": "R", "fields": [{"name": "c", "type": logical}]}
+
+    (from_arrow_,) = from_arrow(pa.schema({"c": pa.decimal128(precision, scale)}))
+    (from_avro_,) = from_avro(record)
+
+    assert only(greatest).type == from_arrow_.type == from_avro_.type == kind
+    values.converter(from_arrow_)(greatest)
 
 
 def test_ranges_take_their_type_from_their_bounds():
