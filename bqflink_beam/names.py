@@ -15,8 +15,8 @@ _DATASET = r"[A-Za-z0-9_]{1,1024}"
 # (Python's \w has no marks, which most scripts of India need.) `_is_table_name` does the rest.
 _TABLE = r"(?:[\w\- ]|[^\x00-\x7f]){1,1024}(?:\$[A-Za-z0-9_]+)?"
 _TABLE_CATEGORIES = frozenset({"Pc", "Pd", "Zs"})
-_FULL = re.compile(rf"^(?P<project>{_PROJECT})[.:](?P<dataset>{_DATASET})\.(?P<table>{_TABLE})$")
-_SHORT = re.compile(rf"^(?P<dataset>{_DATASET})\.(?P<table>{_TABLE})$")
+_FULL = re.compile(rf"^(?P<project>{_PROJECT})[.:](?P<dataset>{_DATASET})\.(?P<table>{_TABLE})\Z")
+_SHORT = re.compile(rf"^(?P<dataset>{_DATASET})\.(?P<table>{_TABLE})\Z")
 _PATH = re.compile(
     rf"^projects/(?P<project>{_PROJECT})/datasets/(?P<dataset>{_DATASET})/tables/(?P<table>{_TABLE})"
 )
@@ -98,4 +98,5 @@ def _from_object(value: object, default_project: str | None) -> TableReference:
     dataset, table = get("datasetId", "dataset_id", "dataset"), get("tableId", "table_id", "table")
     if not (project and dataset and table):
         raise ConfigError(f"table must be a name or a table reference, got {value!r}")
-    return TableReference(str(project), str(dataset), str(table))
+    # Read as a text, its parts are checked: a slash would lead to another resource.
+    return TableReference.parse(f"{project}.{dataset}.{table}")
