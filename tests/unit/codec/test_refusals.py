@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import fractions
 import json
 import math
 import uuid
@@ -14,7 +15,7 @@ from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import ConfigError, RowError
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
-from tests.unit.codec.ways import CODECS, arrow, avro, ndjson, proto
+from tests.unit.codec.ways import CODECS, arrow, avro, batch_to_proto, ndjson, proto
 
 UTC = datetime.timezone.utc
 civil = datetime.datetime.fromisoformat
@@ -485,3 +486,50 @@ def test_a_long_value_is_shortened_in_the_error(codec):
 
     assert len(error.value) == 120
     assert len(str(error)) < 400
+
+
+@st.composite
+def parametrised_decimals(draw):
+    """A column with a precision and a scale, and a number that it may hold or just not."""
+    kind, scale_max, whole_max = draw(st.sampled_from([("NUMERIC", 9, 29), ("BIGNUMERIC", 38, 38)]))
+    scale = draw(st.integers(0, scale_max))
+    precision = draw(st.integers(max(1, scale), scale + whole_max))
+    units = draw(st.one_of(st.integers(-(10**precision), 10**precision), st.integers(-99, 99)))
+    exponent = draw(st.sampled_from([-scale, -scale, -scale - 1, -scale + 1, 0, 5]))
+    number = decimal.Decimal(units).scaleb(exponent, decimal.Context(prec=200))
+    return column(kind, precision=precision, scale=scale), number
+
+
+def test_a_column_with_a_precision_holds_exactly_its_digits(forall, same):
+    """Counted with fractions, which know nothing of decimal digits and exponents."""
+
+    def check(drawn):
+        schema, number = drawn
+        (field,) = schema
+        exact = fractions.Fraction(number)
+        whole = (exact * 10**field.scale).denominator == 1
+        fits = whole and abs(exact) < 10 ** (field.precision - field.scale)
+        for codec in [*CODECS, batch_to_proto]:
+            if fits:
+                assert same(codec(schema, {"c": number}), {"c": number})
+                assert same(codec(schema, {"c": str(number)}), {"c": number})
+            else:
+                refusal(codec, schema, {"c": number})
+
+    forall(parametrised_decimals(), check)
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+@pytest.mark.parametrize(("kind", "letter"), [("STRING", "é🙂"), ("BYTES", b"\xff\x00")])
+def test_a_column_with_a_length_holds_exactly_so_much(codec, same, kind, letter):
+    for length in range(1, 6):
+        schema = column(kind, max_length=length)
+        many = column(kind, mode="REPEATED", max_length=length)
+        for count in range(length + 2):
+            value = (letter * count)[:count]
+            if count <= length:
+                assert same(codec(schema, {"c": value}), {"c": value})
+                assert same(codec(many, {"c": [value]}), {"c": [value]})
+            else:
+                refusal(codec, schema, {"c": value})
+                refusal(codec, many, {"c": [value]})
