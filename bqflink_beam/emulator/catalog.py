@@ -1,5 +1,6 @@
 """`StoreCatalog`: the tables and views that a query finds, by name."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.sql.invalid import unsupported
 from bqflink_beam.emulator.sql.scope import TableInput, ViewInput
 from bqflink_beam.emulator.store import Store, StoredTable, not_found
+from bqflink_beam.emulator.wildcards import matching_tables, wildcard_input
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.names import TableReference
 from bqflink_beam.schema.model import Field, TableSchema
@@ -65,7 +67,7 @@ class StoreCatalog:
         if "INFORMATION_SCHEMA" in (part.upper() for part in parts):
             return information_schema(self._store, self._project, self._dataset, parts)
         if path[-1].endswith("*"):
-            raise unsupported("A wildcard table")
+            return self._wildcard(path, at_s)
         reference = self.reference(path)
         if "$" in reference.table:
             raise unsupported("A partition decorator in a query")
@@ -78,6 +80,18 @@ class StoreCatalog:
             view = resource.get("view") or resource["materializedView"]
             return ViewInput(view["query"], str(reference))
         return table_input(found, at_s)
+
+    def _wildcard(self, path: tuple[str, ...], at_s: float | None) -> TableInput:
+        if at_s is not None:
+            raise unsupported("FOR SYSTEM_TIME AS OF a wildcard table")
+        # A name must not be empty, so the star is a letter until the name is read.
+        reference = self.reference((*path[:-1], path[-1][:-1] + "x"))
+        prefix = dataclasses.replace(reference, table=reference.table[:-1])
+        tables = [t for t in matching_tables(self._store, prefix) if not self._elsewhere(t)]
+        if not tables:
+            raise self._missing(reference)
+        self.referenced.update((table.reference, table) for table in tables)
+        return wildcard_input(tables, prefix.table)
 
     def _elsewhere(self, table: StoredTable) -> bool:
         return self._location is not None and table.location.upper() != self._location.upper()

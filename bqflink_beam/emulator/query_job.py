@@ -100,7 +100,8 @@ class QueryJobs:
         if isinstance(node, ddl.STATEMENTS):
             text = job.configuration["query"]
             return ddl.Ddl(self._store).outcome(catalog, plan, node, text, job.location)
-        query = compile_node(plan, node)
+        destination = job.configuration.get("destinationTable")
+        query = compile_node(plan, node, rename=destination is None)
         tables = list(catalog.referenced.values())
         scanned = str(sum(table.snapshot().nbytes for table in tables))
         limit = job.configuration.get("maximumBytesBilled")
@@ -117,7 +118,6 @@ class QueryJobs:
             "referencedTables": [reference_resource(table) for table in tables],
         }
         totals = {"totalBytesProcessed": scanned}
-        destination = job.configuration.get("destinationTable")
         if destination is None:
             reference = self._anonymous(job)
         else:
@@ -137,7 +137,7 @@ class QueryJobs:
         if isinstance(node, (*dml.STATEMENTS, *ddl.STATEMENTS)):
             statistics = {"statementType": node.key.upper(), "totalBytesProcessed": "0"}
             return Outcome(_nothing, {**statistics, "schema": {"fields": []}})
-        query = compile_node(plan, node)
+        query = compile_node(plan, node, rename="destinationTable" not in job.configuration)
         scanned = str(sum(t.snapshot().nbytes for t in catalog.referenced.values()))
         statistics = {
             "statementType": "SELECT",

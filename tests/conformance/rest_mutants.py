@@ -371,4 +371,18 @@ MUTANTS = [
         "_filters(node.this, names) or _filters(node.expression, names)",
         "test_required_filter_is_required_of_dml",
     ),
+    _m(
+        "the oldest table of a wildcard has the say",
+        "wildcards.py",
+        "newest = max(reversed(tables)",
+        "newest = min(tables",
+        "test_wildcard_tables",
+    ),
+    _m(
+        "a star shows the table's suffix",
+        "sql/scope.py",
+        "PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE, TABLE_SUFFIX})",
+        "PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE})",
+        "test_wildcard_tables",
+    ),
 ]

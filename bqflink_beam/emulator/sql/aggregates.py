@@ -224,6 +224,8 @@ def _string_agg(env: Env, node: Any) -> Scalar:
 # --- windows ----------------------------------------------------------------------------
 
 _RANKS = {exp.RowNumber: "row_number()", exp.Rank: "rank()", exp.DenseRank: "dense_rank()"}
+_ORDERED = (exp.Rank, exp.DenseRank, exp.Lag, exp.Lead)
+_NUMBERING = (exp.RowNumber, *_ORDERED)
 _WINDOWED: dict[type, Callable[[Scalar], tuple[str, Kind]]] = {
     exp.Count: lambda value: (f"count({value.sql})", INT64),
     exp.Min: lambda value: (f"min({value.sql})", value.kind),
@@ -245,6 +247,10 @@ def _window(env: Env, node: Any) -> Scalar:
     if order := node.args.get("order"):
         only(order, "expressions")
         over += f"ORDER BY {', '.join(order_items(rows, order.expressions))} "
+    if type(node.this) in _NUMBERING and node.args.get("spec") is not None:
+        raise InvalidQuery(f"Window framing clause is not allowed for {node.this.sql_name()}")
+    if type(node.this) in _ORDERED and order is None:
+        raise InvalidQuery(f"Window ORDER BY is required for {node.this.sql_name()}")
     over += _frame(node.args.get("spec"))
     text, kind = _windowed(rows, node.this)
     call = f"{text} OVER ({over.strip()})"

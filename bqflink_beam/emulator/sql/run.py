@@ -5,6 +5,7 @@ An instance may touch neither files nor the network.
 
 import dataclasses
 import datetime
+import itertools
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -92,15 +93,20 @@ def new_plan(
     return Plan(catalog, now=now, named=named, positional=positional)
 
 
-def compile_node(plan: Plan, node: Any) -> Query:
-    """Compiles a parsed query; see `compile_text`."""
+def compile_node(plan: Plan, node: Any, *, rename: bool = False) -> Query:
+    """Compiles a parsed query; see `compile_text`.
+
+    Args:
+        rename: gives columns of the same name other ones: the second ``a`` is ``a_1``, as in
+            results that go to no table of the caller's.
+    """
     plan.moment_s = lambda moment: _moment_s(plan, moment)
     try:
         compiled = compile_query(plan, node, None, Names())
     except RecursionError:
         raise InvalidQuery("The query is nested too deep for the embedded BigQuery") from None
     compiled = _unwrapped(compiled)
-    columns = _named(compiled)
+    columns = _named(compiled, rename)
     kinds = tuple(kind for _, kind in columns)
     try:
         schema = TableSchema(tuple(field_of_kind(name, kind) for name, kind in columns))
@@ -125,16 +131,23 @@ def _unwrapped(query: Subselect) -> Subselect:
     return Subselect(f"SELECT {columns} FROM ({query.sql})", outputs, kind.fields)
 
 
-def _named(query: Subselect) -> list[tuple[str, Kind]]:
+def _named(query: Subselect, rename: bool) -> list[tuple[str, Kind]]:
     columns = []
     anonymous = 0
-    seen: set[str] = set()
+    seen = {name.lower() for name, _ in query.columns} if rename else set()
+    used: set[str] = set()
     for name, kind in query.columns:
         if not name:
             name, anonymous = f"f{anonymous}_", anonymous + 1
-        if name.lower() in seen:
-            raise InvalidQuery(f"Duplicate column names in the result are not supported: {name}")
-        seen.add(name.lower())
+        if name.lower() in used and not rename:
+            raise InvalidQuery(
+                "Duplicate column names in the result are not supported when a destination "
+                f"table is present. Found duplicate(s): {name}"
+            )
+        if name.lower() in used:
+            numbers = itertools.count(1)
+            name = next(n for k in numbers if (n := f"{name}_{k}").lower() not in seen | used)
+        used.add(name.lower())
         columns.append((name, kind))
     return columns
 

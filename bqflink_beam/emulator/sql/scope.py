@@ -20,7 +20,8 @@ from bqflink_beam.emulator.types import PARTITION_TIME
 from bqflink_beam.schema.model import TableSchema
 
 PARTITION_DATE = "_PARTITIONDATE"
-PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE})
+TABLE_SUFFIX = "_TABLE_SUFFIX"
+PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE, TABLE_SUFFIX})
 """Columns that a star leaves out."""
 
 

@@ -18,6 +18,7 @@ _ID = [{"name": "id", "type": "INTEGER"}]
 _PAIR = [*_ID, {"name": "name", "type": "STRING"}]
 _JOB = "docs: REST reference, Job resource"
 _QUERY = "docs: REST reference, JobConfigurationQuery"
+_WILDCARD = "docs: Querying multiple tables using a wildcard table"
 _TABLES = "docs: REST reference, tables"
 _TABLEDATA = "docs: REST reference, tabledata.list"
 
@@ -475,6 +476,42 @@ class QueryConformance:
 
         assert answer["numDmlAffectedRows"] == "2"
         assert rest.rows(table) == [["2", "z"], ["3", "z"]]
+
+    @rule("jobs.query", "a wildcard reads all tables of its prefix", _WILDCARD)
+    @rule("jobs.query", "_TABLE_SUFFIX is what the star stands for, and in no *", _WILDCARD)
+    @rule("jobs.query", "the newest table's schema counts; others are NULL there", _WILDCARD)
+    def test_wildcard_tables(self, rest: Rest) -> None:
+        prefix = f"{rest.dataset}.{rest.name('wild')}_"
+        rest.query(f"CREATE TABLE {prefix}1 AS SELECT 1 AS id, 'gone' AS old")
+        rest.query(f"CREATE TABLE {prefix}2 AS SELECT 2 AS id, 'b' AS name")
+
+        found = rest.query(f"SELECT * FROM `{prefix}*` ORDER BY id")
+        suffixes = rest.query(f"SELECT id FROM `{prefix}*` WHERE _TABLE_SUFFIX = '1'")
+        with pytest.raises(HttpFailure) as nothing:
+            rest.query(f"SELECT id FROM `{prefix}nothing*`")
+
+        assert found == [["1", None], ["2", "b"]]
+        assert suffixes == [["1"]]
+        assert nothing.value.status == 400
+
+    @rule(
+        "jobs.insert",
+        "columns of one name are renamed in an anonymous result",
+        "measured: bqemulator's recordings of the service, wildcard_join_self",
+    )
+    @rule(
+        "jobs.insert",
+        "columns of one name fail a query with a destination",
+        "docs: Troubleshoot query issues, duplicate column names",
+    )
+    def test_columns_of_one_name(self, rest: Rest) -> None:
+        text = "SELECT 1 AS a, 2 AS a"
+
+        found = succeeded(rest.run_query(text))["statistics"]["query"]["schema"]["fields"]
+        refused = rest.run_query(text, destinationTable=rest.reference(rest.name("twice")))
+
+        assert [field["name"] for field in found] == ["a", "a_1"]
+        assert reason_of(refused) == "invalidQuery"
 
     @rule("jobs.query", "a MERGE that matches a target row twice fails", "docs: DML syntax, MERGE")
     def test_merge_refuses_two_matches(self, rest: Rest) -> None:

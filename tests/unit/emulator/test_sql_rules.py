@@ -237,6 +237,8 @@ _ERRORS = [
     ("SELECT 1/0", "division by zero: 1 / 0"),
     ("SELECT GENERATE_DATE_ARRAY('2016-01-01', '2017-01-01', INTERVAL 0 DAY)", "step cannot be 0"),
     ("SELECT STRUCT(1 AS a, 2 AS a)", "must differ"),
+    ("SELECT ROW_NUMBER() OVER (ORDER BY id ROWS 2 PRECEDING) FROM d.t", "framing clause"),
+    ("SELECT RANK() OVER () FROM d.t", "ORDER BY is required"),
     ("SELECT [STRUCT(DATE '2020-01-01'), STRUCT(CONCAT('2020', '-01-02'))]", "DATE, STRING"),
     ("SELECT CAST(NULL AS STRUCT<INT64>) IS NULL OR [STRUCT(1)] = [STRUCT('x')]", "No matching"),
     ("SELECT -(-9223372036854775808)", "Overflow"),
