@@ -117,15 +117,12 @@ def fitting(
     too_large: list[tuple[int, str]] = []
     part: list[int] = []
     size = 0
+    row_bytes_max = max(request_bytes_max, ROW_BYTES_LIMIT)
     for index, row in enumerate(batch.rows):
         row_size = len(row) + ROW_OVERHEAD_BYTES
-        if row_size > request_bytes_max and row_size > ROW_BYTES_LIMIT:
-            too_large.append(
-                (
-                    index,
-                    f"the row has {len(row)} bytes, more than a request holds ({ROW_BYTES_LIMIT})",
-                )
-            )
+        if row_size > row_bytes_max:
+            told = f"the row has {len(row)} bytes, and a request holds {row_bytes_max}"
+            too_large.append((index, told))
             continue
         if part and size + row_size > request_bytes_max:
             parts.append(part)

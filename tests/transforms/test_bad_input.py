@@ -7,7 +7,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import bqflink_beam as bq
 from bqflink_beam import testing
-from bqflink_beam.write.batching import ROW_BYTES_LIMIT
+from bqflink_beam.write.batching import ROW_BYTES_LIMIT, ROW_OVERHEAD_BYTES
+from bqflink_beam.write.options import REQUEST_BYTES_LIMIT
 from bqflink_beam.write.preflight import REQUIRED_FLINK_OPTIONS
 from tests.transforms.sources import Tap, replay
 
@@ -70,6 +71,34 @@ def test_a_row_too_large_for_any_request_is_a_failed_row(server):
         assert_that(failed, equal_to([(1, True)]))
 
     assert server.visible_rows("p.d.t") == [{"id": 0, "text": "small"}]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_largest_request_that_can_be_asked_for_is_taken_and_a_larger_row_is_a_failed_one(over):
+    columns = [
+        {"name": f"a_column_with_quite_a_name_{index}", "type": "STRING"} for index in range(3000)
+    ]
+    encoded = REQUEST_BYTES_LIMIT - ROW_OVERHEAD_BYTES + over
+    # Its field has a tag of one byte, and four for the length.
+    row = {columns[0]["name"]: "x" * (encoded - 5)}
+
+    with testing.Emulator() as server:
+        server.create_table("p.d.wide", columns)
+        with pipeline() as p:
+            result = (
+                p
+                | beam.Create([row])
+                | write(
+                    server,
+                    "p.d.wide",
+                    method=bq.ExactlyOnce(batch_bytes_max=REQUEST_BYTES_LIMIT),
+                    on_failed_row="output",
+                )
+            )
+            failed = result.failed_rows | beam.Map(lambda each: "bytes" in each.error)
+            assert_that(failed, equal_to([True] * over))
+
+        assert server.row_count("p.d.wide") == 1 - over
 
 
 @pytest.mark.parametrize("row", [17, "text", [("id", 1)], None])
