@@ -212,7 +212,7 @@ class Acting:
             )
         try:
             os.kill(pid, signal.SIGKILL)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise Refused(f"cannot kill {pid}: {error}", code="FAILED_PRECONDITION") from error
 
 

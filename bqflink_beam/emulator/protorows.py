@@ -11,27 +11,23 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    duration_pb2,
-    message_factory,
-    timestamp_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.checks import Faulty
+from bqflink_beam.emulator.descriptors import message_classes
 from bqflink_beam.emulator.protovalues import converter_for, proto_type_name
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.schema.model import Field, TableSchema
 
-_COLUMN_NAME_OPTION = 454943157
+Parsed: TypeAlias = Sequence[Sequence[Any]]
+"""Rows as messages of each class that stands for a part of the writer schema."""
+
 _WELL_KNOWN = {
     f"google.protobuf.{name}"
     for name in (
@@ -81,18 +77,23 @@ class RowDecoder:
         Args:
             extra: columns that rows may have besides those of the table (change types).
         """
-        self._message, self._names = _message_class(descriptor)
-        fields = (*schema.fields, *extra)
+        self._messages, self._names = message_classes(descriptor)
+        self._fields = fields = (*schema.fields, *extra)
         unknown: list[str] = []
-        self._root = self._bind(self._message.DESCRIPTOR, fields, "", descriptor.name, unknown)
+        self._roots = [
+            self._bind(message.DESCRIPTOR, fields, "", descriptor.name, unknown)
+            for message in self._messages
+        ]
         if unknown:
             raise Refused(
                 "Input schema has more fields than BigQuery schema, extra fields: "
                 f"'{','.join(unknown)}'",
                 storage_error="SCHEMA_MISMATCH_EXTRA_FIELDS",
             )
-        bound = {column.field.name for column in self._root.columns}
-        self.missing = frozenset(field.name for field in fields if field.name not in bound)
+        bound = [column.field.name for root in self._roots for column in root.columns]
+        if len(set(bound)) < len(bound):
+            raise Refused("Two proto fields are for the same BigQuery field")
+        self.missing = frozenset(field.name for field in fields) - frozenset(bound)
 
     def decode(self, rows: Sequence[bytes], faulty: Faulty) -> pa.RecordBatch:
         """Returns the rows as a batch with all columns of the table, absent ones NULL or [].
@@ -102,39 +103,32 @@ class RowDecoder:
         """
         return self.batch(self.parse(rows, faulty), faulty)
 
-    def parse(self, rows: Sequence[bytes], faulty: Faulty) -> Sequence[Any]:
+    def parse(self, rows: Sequence[bytes], faulty: Faulty) -> Parsed:
         """Returns the rows as messages, an empty one for each that does not parse."""
-        try:
-            return list(map(self._message.FromString, rows))
-        except DecodeError:
-            return self._parse_each(rows, faulty)
+        return [_parse(message, rows, faulty) for message in self._messages]
 
-    def batch(self, messages: Sequence[Any], faulty: Faulty) -> pa.RecordBatch:
+    def batch(self, parsed: Parsed, faulty: Faulty) -> pa.RecordBatch:
         """Returns parsed rows as a batch; see `decode`."""
-        arrays = self._decode_columns(self._root, messages, range(len(messages)), "", faulty)
+        count = len(parsed[0])
+        arrays: dict[str, pa.Array] = {}
+        for root, messages in zip(self._roots, parsed, strict=True):
+            arrays |= self._bound(root, messages, range(count), "", faulty)
         return pa.RecordBatch.from_arrays(
-            arrays, schema=pa.schema([types.arrow_field(field) for field in self._root.fields])
+            _filled(self._fields, arrays, count),
+            schema=pa.schema([types.arrow_field(field) for field in self._fields]),
         )
 
-    def absent(self, messages: Sequence[Any], name: str) -> list[bool]:
+    def absent(self, parsed: Parsed, name: str) -> list[bool]:
         """Tells for each parsed row whether its top-level column `name` was left out."""
-        for column in self._root.columns:
-            if column.field.name == name:
+        for root, messages in zip(self._roots, parsed, strict=True):
+            for column in root.columns:
+                if column.field.name != name:
+                    continue
                 if column.repeated:
                     return [not getattr(message, column.attribute) for message in messages]
                 has = _has_field(messages)
                 return [not has(message, column.attribute) for message in messages]
-        return [True] * len(messages)
-
-    def _parse_each(self, rows: Sequence[bytes], faulty: Faulty) -> list[Any]:
-        messages = []
-        for index, row in enumerate(rows):
-            try:
-                messages.append(self._message.FromString(row))
-            except DecodeError:
-                faulty.add(index, "Cannot parse the row as the message of the writer schema.")
-                messages.append(self._message())
-        return messages
+        return [True] * len(parsed[0])
 
     # --- binding the descriptor to the table ---
 
@@ -203,18 +197,26 @@ class RowDecoder:
         path: str,
         faulty: Faulty,
     ) -> list[pa.Array]:
+        """Returns all fields of a struct, absent ones NULL or []."""
+        arrays = self._bound(struct, messages, rows, path, faulty)
+        return _filled(struct.fields, arrays, len(messages))
+
+    def _bound(
+        self,
+        struct: _Struct,
+        messages: Sequence[Any],
+        rows: Sequence[int],
+        path: str,
+        faulty: Faulty,
+    ) -> dict[str, pa.Array]:
+        """Returns the fields of a struct that the writer has, by name."""
         taken = _columns_of(messages, [column.attribute for column in struct.columns])
         arrays: dict[str, pa.Array] = {}
         for column, column_values in zip(struct.columns, taken, strict=True):
             arrays[column.field.name] = self._decode_column(
                 column, column_values, messages, rows, path, faulty
             )
-        return [
-            arrays[field.name]
-            if field.name in arrays
-            else types.nothing(types.arrow_type(field), len(messages))
-            for field in struct.fields
-        ]
+        return arrays
 
     def _decode_column(
         self,
@@ -280,6 +282,30 @@ class RowDecoder:
         return column.convert(items, lambda at, message: faulty.add(rows[at], message))
 
 
+def _parse(message: Any, rows: Sequence[bytes], faulty: Faulty) -> list[Any]:
+    try:
+        return list(map(message.FromString, rows))
+    except DecodeError:
+        return [_parse_one(message, row, index, faulty) for index, row in enumerate(rows)]
+
+
+def _parse_one(message: Any, row: bytes, index: int, faulty: Faulty) -> Any:
+    try:
+        return message.FromString(row)
+    except DecodeError:
+        faulty.add(index, "Cannot parse the row as the message of the writer schema.")
+        return message()
+
+
+def _filled(fields: Sequence[Field], arrays: Mapping[str, pa.Array], count: int) -> list[pa.Array]:
+    return [
+        arrays[field.name]
+        if field.name in arrays
+        else types.nothing(types.arrow_type(field), count)
+        for field in fields
+    ]
+
+
 def _columns_of(messages: Sequence[Any], names: Sequence[str]) -> list[Sequence[Any]]:
     if not messages:
         return [()] * len(names)
@@ -300,75 +326,3 @@ def _is_repeated(proto_field: Any) -> bool:
     # `label` is deprecated in newer protobuf, `is_repeated` absent in older.
     known = getattr(proto_field, "is_repeated", None)
     return bool(proto_field.label == FieldDescriptor.LABEL_REPEATED if known is None else known)
-
-
-# --- the message class of a descriptor ---------------------------------------------------
-
-
-def _message_class(descriptor: descriptor_pb2.DescriptorProto) -> tuple[Any, Mapping[str, str]]:
-    """Makes the message class in a pool of its own; with the column names that fields are given."""
-    if not descriptor.name or not descriptor.field:
-        raise Refused("Invalid proto schema: the descriptor has no name or no fields")
-    file = descriptor_pb2.FileDescriptorProto(name="writer.proto", syntax="proto2")
-    file.message_type.add().CopyFrom(descriptor)
-    pool = descriptor_pool.DescriptorPool()
-    for module in (wrappers_pb2, timestamp_pb2, duration_pb2):
-        known = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(known)
-        pool.Add(known)
-        file.dependency.append(known.name)
-    _clear_proto3(file.message_type[0])
-    try:
-        pool.Add(file)
-        found = pool.FindMessageTypeByName(descriptor.name)
-    except (TypeError, KeyError, ValueError) as error:
-        raise Refused(f"Invalid proto schema: {error}") from error
-    names: dict[str, str] = {}
-    _collect_names(file.message_type[0], descriptor.name, names)
-    return message_factory.GetMessageClass(found), names
-
-
-def _clear_proto3(message: descriptor_pb2.DescriptorProto) -> None:
-    # A client may send a descriptor of a proto3 file; its optional fields read as proto2's,
-    # and the one-field oneofs that stand for them, always the last ones, go.
-    synthetic = {field.oneof_index for field in message.field if field.proto3_optional}
-    for field in message.field:
-        if field.proto3_optional:
-            field.ClearField("proto3_optional")
-            field.ClearField("oneof_index")
-    if synthetic:
-        del message.oneof_decl[min(synthetic) :]
-    for inner in message.nested_type:
-        # A map travels as repeated key and value, and reads as what it is.
-        inner.options.ClearField("map_entry")
-        _clear_proto3(inner)
-
-
-def _collect_names(
-    message: descriptor_pb2.DescriptorProto, full_name: str, names: dict[str, str]
-) -> None:
-    for field in message.field:
-        if field.HasField("options"):
-            options = _Options.FromString(field.options.SerializeToString())
-            if options.column_name:
-                names[f"{full_name}.{field.name}"] = options.column_name
-    for inner in message.nested_type:
-        _collect_names(inner, f"{full_name}.{inner.name}", names)
-
-
-def _options_class() -> Any:
-    # Google's annotation of a field with its column's name has no generated module in Python.
-    file = descriptor_pb2.FileDescriptorProto(name="options.proto", syntax="proto2")
-    message = file.message_type.add(name="Options")
-    message.field.add(
-        name="column_name",
-        number=_COLUMN_NAME_OPTION,
-        type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-        label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Options"))
-
-
-_Options = _options_class()

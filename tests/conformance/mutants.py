@@ -222,6 +222,7 @@ MUTANTS = [
     _m("numbers may have underscores", "protovalues.py", "_DECIMAL.fullmatch(text) is None", "False", "test_value_is_a_row_error"),
     _m("NUMERIC takes no uint64", "protovalues.py", '"int64", "uint64", "float", "double"})', '"int64", "float", "double"})', "test_value_is_taken_and_comes_back"),
     _m("digits of any script", "literals.py", '_DATE_TEXT = re.compile(rf"^{_DATE}$", re.ASCII)', '_DATE_TEXT = re.compile(rf"^{_DATE}$")', "test_value_is_a_row_error"),
+    _m("columns beyond the first thousands are forgotten", "descriptors.py", "for start in range(0, len(fields), _FIELDS_MAX):", "for start in range(0, _FIELDS_MAX, _FIELDS_MAX):", "test_thousands_of_columns"),
     _m("a column hides the message's method", "protorows.py", "type(messages[0]).HasField", "(lambda message, name: message.HasField(name))", "test_column_called_like_something_else"),
     # --- reads ---
     _m("offsets are ignored", "responses.py", "for chunk in rows.slice(offset, total):", "for chunk in rows.slice(0, total):", "test_reading_resumes_at_the_offset"),

@@ -237,6 +237,27 @@ class WriterSchemaConformance:
         ) == [(2, "new")]
         assert visible(bigquery, table) == [1, 2]
 
+    @rule("AppendRows", "a row may have thousands of columns", "docs: quotas, columns of a table")
+    def test_thousands_of_columns(self, bigquery: BigQuery) -> None:
+        count = 4_500
+        names = [f"c{number}" for number in range(count)]
+        table = bigquery.make_table([{"name": name, "type": "STRING"} for name in names])
+        writer = Writer(**dict.fromkeys(names, "string"))
+        # By hand, for Python's library builds no message of that many texts.
+        first, last = b"\x0a\x01a", bytes([count << 3 & 0x7F | 2 | 0x80, count >> 4 & 0x7F | 0x80])
+        last += bytes([count >> 11]) + b"\x01z"
+
+        answer = bigquery.append(table.default_stream, writer, [first + last, b"", last, first])
+
+        assert answer.WhichOneof("response") == "append_result", answer
+        fields = [names[0], names[1], names[-1]]
+        assert [tuple(row.values()) for row in bigquery.rows(table, selected_fields=fields)] == [
+            ("a", None, "z"),
+            (None, None, None),
+            (None, None, "z"),
+            ("a", None, None),
+        ]
+
     @rule("AppendRows", "a column may have any name that BigQuery allows", "docs: column names")
     @pytest.mark.parametrize("name", ["HasField", "Clear", "None", "from_", "SerializeToString"])
     def test_column_called_like_something_else(self, bigquery: BigQuery, name: str) -> None:

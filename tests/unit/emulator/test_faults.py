@@ -208,7 +208,7 @@ class TestUnaryCalls:
         assert details[1].Unpack(pause)
         assert pause.retry_delay.ToTimedelta().total_seconds() == 2.5
 
-    @pytest.mark.parametrize("pid", [None, 2**31 - 1])
+    @pytest.mark.parametrize("pid", [None, 2**31 - 1, 10**30])
     def test_a_kill_without_a_victim_says_so(self, server, bigquery, pid):
         server.faults.add(Fault(method="CreateWriteStream", action="kill", pid=pid))
 
