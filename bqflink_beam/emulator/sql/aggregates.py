@@ -6,7 +6,7 @@ from typing import Any
 from sqlglot import exp
 
 from bqflink_beam.emulator.sql import operators
-from bqflink_beam.emulator.sql.casts import coerce
+from bqflink_beam.emulator.sql.casts import coerce, unify
 from bqflink_beam.emulator.sql.expressions import Env, Reader, register
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import (
@@ -224,7 +224,7 @@ def _string_agg(env: Env, node: Any) -> Scalar:
 # --- windows ----------------------------------------------------------------------------
 
 _RANKS = {exp.RowNumber: "row_number()", exp.Rank: "rank()", exp.DenseRank: "dense_rank()"}
-_ORDERED = (exp.Rank, exp.DenseRank, exp.Lag, exp.Lead)
+_ORDERED = (exp.Rank, exp.DenseRank, exp.Lag, exp.Lead, exp.Ntile)
 _NUMBERING = (exp.RowNumber, *_ORDERED)
 _WINDOWED: dict[type, Callable[[Scalar], tuple[str, Kind]]] = {
     exp.Count: lambda value: (f"count({value.sql})", INT64),
@@ -266,11 +266,10 @@ def _windowed(env: Env, node: Any) -> tuple[str, Kind]:
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
         return "count(*)", INT64
     if isinstance(node, exp.Lag | exp.Lead):
-        only(node, "this", "offset")
-        value = env.expr(node.this)
-        step = node.args.get("offset")
-        count = "1" if step is None else env.typed(step, INT64, node.sql_name()).sql
-        return f"{node.sql_name().lower()}({value.sql}, {count})", value.kind
+        return _shifted(env, node)
+    if isinstance(node, exp.Ntile):
+        only(node, "this")
+        return f"ntile({_constant(env, node.this, 'NTILE', 1)})", INT64
     only(node, "this", ignored=("big_int",))
     if isinstance(node.this, exp.Distinct) or type(node) not in (*_WINDOWED, exp.Sum):
         raise unsupported(f"{describe(node)} as an analytic function")
@@ -280,6 +279,28 @@ def _windowed(env: Env, node: Any) -> tuple[str, Kind]:
     if isinstance(node, exp.Sum) or value.kind == FLOAT64:
         raise unsupported(f"{describe(node)} as an analytic function of {value.kind}")
     return _WINDOWED[type(node)](value)
+
+
+def _shifted(env: Env, node: Any) -> tuple[str, Kind]:
+    """Reads ``LAG(x, offset, default)`` or LEAD."""
+    only(node, "this", "offset", "default")
+    name = node.sql_name()
+    value, step, default = env.expr(node.this), node.args.get("offset"), node.args.get("default")
+    count = 1 if step is None else _constant(env, step, name, 0)
+    if default is None:
+        return f"{name.lower()}({value.sql}, {count})", value.kind
+    (value, other), kind = unify(env.plan, [value, env.expr(default)], name)
+    return f"{name.lower()}({value.sql}, {count}, {other.sql})", kind
+
+
+def _constant(env: Env, node: Any, name: str, least: int) -> int:
+    """Returns a whole number that a window function needs to know before it sees a row."""
+    number = env.expr(node).literal
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise unsupported(f"{name} with anything but a whole number ({describe(node)})")
+    if number < least:
+        raise InvalidQuery(f"The argument of {name} must be at least {least}, got {number}")
+    return number
 
 
 def _frame(spec: Any) -> str:

@@ -10,6 +10,7 @@ import binascii
 import dataclasses
 import datetime
 import decimal
+import hashlib
 import json
 import math
 import re
@@ -60,6 +61,7 @@ _DATE = re.compile(r"(\d{4,5})-(\d{1,2})-(\d{1,2})\Z", re.ASCII)
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?\Z", re.ASCII)
 _ZONE = re.compile(r"(?:\s?(Z|z|UTC)|\s?([+-])(\d{1,2})(?::?(\d{2}))?)\Z", re.ASCII)
 _ZONE_NAME = re.compile(r"(?<=\d) ?([A-Za-z]+(?:/[A-Za-z0-9_+-]+)+)\Z", re.ASCII)
+_TEXT_MAX = 1 << 20
 _SPACES = " \t\n\r\f\v"
 
 
@@ -353,6 +355,41 @@ def string_split(text: str, delimiter: str) -> list[str]:
     return text.split(delimiter) if delimiter else list(text)
 
 
+def trimmed(text: str, side: str) -> str:
+    """Takes the blanks of Unicode off; Python counts four control characters among them."""
+    first, last = 0, len(text)
+    while side != "RIGHT" and first < last and _is_blank(text[first]):
+        first += 1
+    while side != "LEFT" and last > first and _is_blank(text[last - 1]):
+        last -= 1
+    return text[first:last]
+
+
+def _is_blank(char: str) -> bool:
+    return char.isspace() and char not in "\x1c\x1d\x1e\x1f"
+
+
+def padded(text: str, spec: str) -> str:
+    """Returns a text at a length; `spec` is ``L`` or ``R``, the length, a blank, and the pattern."""
+    size, _, pattern = spec[1:].partition(" ")
+    length = int(size)
+    if length < 0 or not pattern:
+        raise InvalidQuery(
+            "LPAD and RPAD need a length of at least 0 and a pattern that is not empty"
+        )
+    if length > _TEXT_MAX:
+        raise InvalidQuery(f"The output of LPAD or RPAD exceeds {_TEXT_MAX} characters")
+    missing = length - len(text)
+    if missing <= 0:
+        return text[:length]
+    filled = (pattern * (missing // len(pattern) + 1))[:missing]
+    return filled + text if spec[0] == "L" else text + filled
+
+
+def digest(data: bytes, name: str) -> bytes:
+    return hashlib.new(name, data, usedforsecurity=False).digest()
+
+
 def check_utf8(data: bytes) -> str:
     try:
         return data.decode()
@@ -436,6 +473,9 @@ FUNCTIONS: dict[str, Exact] = {
     "bignumeric_floor": Exact(bignumeric_floor, (_B,), _B),
     "float64_round": Exact(float64_round, (_F,), _F),
     "string_split": Exact(string_split, (_V, _V), "VARCHAR[]"),
+    "trimmed": Exact(trimmed, (_V, _V), _V),
+    "padded": Exact(padded, (_V, _V), _V),
+    "digest": Exact(digest, (_B, _V), _B),
     "check_utf8": Exact(check_utf8, (_B,), _V),
     "upper_text": Exact(upper_text, (_V,), _V),
     "lower_text": Exact(lower_text, (_V,), _V),

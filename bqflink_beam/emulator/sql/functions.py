@@ -74,15 +74,20 @@ def _substring(env: Env, node: Any) -> Scalar:
     # Position 0 is 1, and one before the beginning is the beginning.
     size = f"length({text})"
     first = (
-        f"(CASE WHEN {start} = 0 THEN 1 WHEN {start} > 0 THEN least({start}, {_LENGTH_MAX}) "
+        f"(CASE WHEN {start} = 0 THEN 1 WHEN {start} > 0 THEN {_capped(start)} "
         f"WHEN {start} < -{size} THEN 1 ELSE {size} + {start} + 1 END)"
     )
     if node.args.get("length") is None:
         return Scalar(f"substring({text}, {first})", STRING)
     count = env.typed(node.args["length"], INT64, "SUBSTR").sql
     negative = "CAST(error('Third argument in SUBSTR() cannot be negative') AS BIGINT)"
-    checked = f"(CASE WHEN {count} < 0 THEN {negative} ELSE least({count}, {_LENGTH_MAX}) END)"
+    checked = f"(CASE WHEN {count} < 0 THEN {negative} ELSE {_capped(count)} END)"
     return Scalar(f"substring({text}, {first}, {checked})", STRING)
+
+
+def _capped(count: str) -> str:
+    # Not least(), which leaves NULLs out.
+    return f"(CASE WHEN {count} > {_LENGTH_MAX} THEN {_LENGTH_MAX} ELSE {count} END)"
 
 
 _LENGTH_MAX = (1 << 31) - 1
@@ -92,7 +97,9 @@ _LENGTH_MAX = (1 << 31) - 1
 def _trim(env: Env, node: Any) -> Scalar:
     only(node, "this", "expression", "position")
     if node.args.get("expression") is None:
-        raise unsupported("TRIM without the characters to trim")
+        text = env.typed(node.this, STRING, "TRIM").sql
+        side = {None: "BOTH", "LEADING": "LEFT", "TRAILING": "RIGHT"}[node.args.get("position")]
+        return Scalar(env.plan.call("trimmed", text, f"'{side}'"), STRING)
     name = {None: "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[node.args.get("position")]
     text = env.typed(node.this, STRING, "TRIM").sql
     characters = env.typed(node.expression, STRING, "TRIM").sql
@@ -119,8 +126,7 @@ def _side(name: str) -> Reader:
         count = env.typed(node.expression, INT64, name).sql
         bad = f"CAST(error('{name} length must not be negative') AS BIGINT)"
         return Scalar(
-            f"{name.lower()}({text}, CASE WHEN {count} < 0 THEN {bad} "
-            f"ELSE least({count}, {_LENGTH_MAX}) END)",
+            f"{name.lower()}({text}, CASE WHEN {count} < 0 THEN {bad} ELSE {_capped(count)} END)",
             STRING,
         )
 
@@ -133,6 +139,38 @@ def _repeat(env: Env, node: Any) -> Scalar:
     count = env.typed(node.args["times"], INT64, "REPEAT").sql
     bad = "CAST(error('REPEAT count must not be negative') AS BIGINT)"
     return Scalar(f"repeat({text}, CASE WHEN {count} < 0 THEN {bad} ELSE {count} END)", STRING)
+
+
+def _pad(env: Env, node: Any) -> Scalar:
+    only(node, "this", "expression", "fill_pattern", "is_left")
+    name = "LPAD" if node.args.get("is_left") else "RPAD"
+    text = env.typed(node.this, STRING, name).sql
+    length = env.typed(node.expression, INT64, name).sql
+    fill = node.args.get("fill_pattern")
+    pattern = "' '" if fill is None else env.typed(fill, STRING, name).sql
+    spec = f"('{name[0]}' || CAST({length} AS VARCHAR) || ' ' || {pattern})"
+    return Scalar(env.plan.call("padded", text, spec), STRING)
+
+
+def _hash(function: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "length")
+        size = node.args.get("length")
+        name = function if size is None else f"sha{size.name}"
+        value = env.expr(node.this)
+        if value.kind == BYTES:
+            data = value.sql
+        else:
+            data = f"encode({coerce(env.plan, value, STRING, name.upper()).sql})"
+        return Scalar(env.plan.call("digest", data, f"'{name}'"), BYTES)
+
+    return read
+
+
+def _hexadecimal_hash(env: Env, node: Any) -> Scalar:
+    """``TO_HEX(MD5(x))``, which the parser has one name for."""
+    digest = _hash("md5")(env, node)
+    return Scalar(f"lower(hex({digest.sql}))", STRING)
 
 
 def _position(env: Env, node: Any) -> Scalar:
@@ -446,6 +484,11 @@ register(
         exp.Left: _side("LEFT"),
         exp.Right: _side("RIGHT"),
         exp.Repeat: _repeat,
+        exp.Pad: _pad,
+        exp.MD5Digest: _hash("md5"),
+        exp.MD5: _hexadecimal_hash,
+        exp.SHA1Digest: _hash("sha1"),
+        exp.SHA2Digest: _hash("sha256"),
         exp.Reverse: _exact_text("reversed_text", STRING),
         exp.Split: _split,
         exp.LowerHex: _hexadecimal,

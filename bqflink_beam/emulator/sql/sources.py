@@ -53,8 +53,9 @@ def parse(text: str) -> Any:
     """
     try:
         plain = normalize(text)
-        check_counts(_DIALECT.tokenize(plain))
-        statements = [s for s in _DIALECT.parse(plain) if s is not None]
+        tokens = _DIALECT.tokenize(plain)
+        check_counts(tokens)
+        statements = [s for s in _DIALECT.parser().parse(tokens, plain) if s is not None]
     except sqlglot.errors.SqlglotError as error:
         raise InvalidQuery(f"Syntax error: {_plain(str(error))}") from None
     except STUMBLES:
@@ -192,8 +193,11 @@ class From:
     def _correlated(self, path: tuple[str, ...]) -> Scalar | None:
         """Returns the array of ``FROM t, t.array``, which looks like a table's name."""
         first = path[0].lower()
-        if any(source.alias.lower() == first for source in self.scope.sources):
-            return self.scope.resolve(list(path))
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if any(source.alias.lower() == first for source in scope.sources):
+                return scope.resolve(list(path))
+            scope = scope.parent
         return None
 
     def _moment(self, version: Any) -> float | None:
