@@ -24,6 +24,8 @@ UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_CIVIL = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - civil time has no zone
 
+_PICOS = {"ps": 1, "ns": 1_000, "us": 1_000_000, "ms": 10**9, "s": 10**12}
+_PICOS |= {"m": 60 * 10**12, "h": 3_600 * 10**12, "D": 86_400 * 10**12, "W": 604_800 * 10**12}
 # Have `micros` as Beam's Timestamp has, but are no moments.
 _SPANS = {"Duration", "Interval"}
 
@@ -101,9 +103,17 @@ def instant(value: Any, rounding: str | None = None) -> int:
 
 
 def instant_picos(value: Any) -> str:
-    """Returns a TIMESTAMP(12) as text with 12 fractional digits, the only type that has them."""
+    """Returns a TIMESTAMP(12) as text with 12 fractional digits, the only type that has them.
+
+    Reads what `instant` does, and what it refuses for being finer than a microsecond.
+    """
     if not isinstance(value, str):
-        return picos_text(instant(value), "000000")
+        picos = 0
+        if isinstance(value, datetime.datetime):
+            value, picos = _without_pandas(_is_time(value))
+        elif isinstance(value, np.datetime64):
+            value, picos = divmod(_numpy_picos(value), 1_000_000)
+        return picos_text(instant(value), f"{picos:06d}")
     match = _match(_TIMESTAMP_TEXT, value, "a time with zone and at most 12 fractional digits")
     fraction = (match["fraction"] or "").rstrip("0")
     if len(fraction) > 12:
@@ -157,23 +167,23 @@ def _instant_micros(value: datetime.datetime, rounding: str | None) -> int:
         raise refusal(
             value, "has no time zone; a TIMESTAMP needs one: value.replace(tzinfo=timezone.utc)"
         )
-    plain, nanos = _without_pandas(value)
-    return _micros(plain - EPOCH) + _rounded(value, nanos, rounding)
+    plain, picos = _without_pandas(value)
+    return _micros(plain - EPOCH) + _rounded(value, picos, rounding)
 
 
 def _civil_micros(value: datetime.datetime, rounding: str | None) -> int:
     if _is_time(value).tzinfo is not None:
         raise refusal(value, "has a time zone, which this type would lose")
-    plain, nanos = _without_pandas(value)
-    return _micros(plain - EPOCH_CIVIL) + _rounded(value, nanos, rounding)
+    plain, picos = _without_pandas(value)
+    return _micros(plain - EPOCH_CIVIL) + _rounded(value, picos, rounding)
 
 
 def _without_pandas(value: datetime.datetime) -> tuple[datetime.datetime, int]:
-    """Splits a pandas Timestamp, a `datetime` with nanoseconds, into the two."""
-    nanos = getattr(value, "nanosecond", 0)
+    """Splits a pandas Timestamp, a `datetime` with nanoseconds, into it and picoseconds."""
+    picos = getattr(value, "nanosecond", 0) * 1_000
     if hasattr(value, "to_pydatetime"):
         value = value.to_pydatetime(warn=False)
-    return value, nanos
+    return value, picos
 
 
 def _is_time(value: datetime.datetime) -> datetime.datetime:
@@ -183,28 +193,38 @@ def _is_time(value: datetime.datetime) -> datetime.datetime:
     return value
 
 
-def _numpy_micros(value: np.datetime64, rounding: str | None) -> int:
+def _numpy_picos(value: np.datetime64) -> int:
+    """Returns the picoseconds since the epoch; in Python's ints, for numpy's own wrap around."""
     if np.isnat(value):
         raise refusal(value, "is not a time; pass None for NULL")
-    micros = value.astype("datetime64[us]")
-    rest = value - micros
-    if rest != np.timedelta64(0, "ns"):
-        nanos = rest / np.timedelta64(1, "ns")
-        if nanos != int(nanos):
-            raise refusal(value, "has parts of a nanosecond")
-        return int(micros.astype("int64")) + _rounded(value, int(nanos), rounding)
-    if micros.astype(value.dtype) != value:
-        raise refusal(value, "lies outside the years 1 to 9999")
-    return int(micros.astype("int64"))
+    unit, step = np.datetime_data(value.dtype)
+    count = int(value.astype("int64")) * step
+    if unit in ("Y", "M"):
+        years, month = divmod(count * 12 if unit == "Y" else count, 12)
+        if not datetime.MINYEAR <= 1970 + years <= datetime.MAXYEAR:
+            raise refusal(value, "lies outside the years 1 to 9999")
+        first = datetime.date(1970 + years, month + 1, 1)
+        return (first.toordinal() - _ORDINAL_1970) * _PICOS["D"]
+    if unit in _PICOS:
+        return count * _PICOS[unit]
+    picos, rest = divmod(count, 1_000 if unit == "fs" else 1_000_000)
+    if rest:
+        raise refusal(value, "has parts of a picosecond")
+    return picos
 
 
-def _rounded(value: Any, nanos: int, rounding: str | None) -> int:
+def _numpy_micros(value: np.datetime64, rounding: str | None) -> int:
+    micros, picos = divmod(_numpy_picos(value), 1_000_000)
+    return micros + _rounded(value, picos, rounding)
+
+
+def _rounded(value: Any, picos: int, rounding: str | None) -> int:
     """Returns the whole microseconds that less than one microsecond rounds to."""
-    if not nanos:
+    if not picos:
         return 0
     if rounding is None:
         raise refusal(value, "has parts of a microsecond, which would be lost; set `rounding`")
-    return int(decimal.Decimal(nanos).scaleb(-3).to_integral_value(rounding))
+    return int(decimal.Decimal(f"{picos}E-6").to_integral_value(rounding))
 
 
 def _midnight(value: Any, micros: int) -> int:

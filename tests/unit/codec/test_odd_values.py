@@ -9,6 +9,7 @@ import enum
 import fractions
 import types
 
+import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +19,7 @@ from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import RowError
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.testing import strategies
-from tests.unit.codec.ways import CODECS, batch_to_proto
+from tests.unit.codec.ways import CODECS, batch_to_proto, proto
 
 UTC = datetime.timezone.utc
 civil = datetime.datetime.fromisoformat
@@ -69,6 +70,62 @@ def test_what_comes_out_of_a_data_frame(codec, same, kind, given, stored):
 @pytest.mark.parametrize(("kind", "given"), NOT_PANDAS)
 def test_what_a_data_frame_leaves_unsaid_is_not_guessed(codec, kind, given):
     assert refusal(codec, column(kind), {"c": given}).column == "c"
+
+
+PICOS = column("TIMESTAMP", timestamp_precision=12)
+
+
+@pytest.mark.parametrize("codec", [*CODECS, batch_to_proto])
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (pd.Timestamp(1, tz="UTC"), "1970-01-01T00:00:00.000000001000Z"),
+        (pd.Timestamp(-1, tz="Europe/Berlin"), "1969-12-31T23:59:59.999999999000Z"),
+        (np.datetime64(1, "ps"), "1970-01-01T00:00:00.000000000001Z"),
+        (np.datetime64(-1, "ps"), "1969-12-31T23:59:59.999999999999Z"),
+        (np.datetime64(10**6, "as"), "1970-01-01T00:00:00.000000000001Z"),
+        (np.datetime64("2024-01"), "2024-01-01T00:00:00.000000000000Z"),
+    ],
+)
+def test_what_is_finer_than_a_microsecond_goes_where_it_fits(codec, given, stored):
+    assert codec(PICOS, {"c": given}) == {"c": stored}
+    if not stored.endswith("000000Z"):
+        refusal(codec, column("TIMESTAMP"), {"c": given})
+
+
+NUMPY_UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s"]
+
+
+def test_a_time_of_numpy_never_wraps_around(forall, same):
+    """Numpy's own conversions overflow without a word: 2**62 seconds are 1970 in microseconds."""
+
+    def check(drawn):
+        count, unit = drawn
+        moment = np.datetime64(count, unit)
+        try:
+            (found,) = proto(column("DATETIME"), {"c": moment}).values()
+        except RowError:
+            # Refused for what it is: no whole microsecond, or not in the years 1 to 9999.
+            year = fractions.Fraction(count) * SECONDS[unit] / SECONDS["Y"] + 1970
+            whole = (fractions.Fraction(count) * SECONDS[unit] * 10**6).denominator == 1
+            assert not whole or not 1.01 < year < 9999.98
+        else:
+            assert found.isoformat().startswith(str(moment)[: {"Y": 4, "M": 7}.get(unit, 10)])
+            assert np.datetime64(found, "us") == moment
+            assert proto(PICOS, {"c": moment})["c"].startswith(found.isoformat())
+
+    counts = st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**6), 10**6)
+    shifted = st.builds(lambda count, bits: count >> bits, counts, st.integers(0, 60))
+    forall(st.tuples(shifted, st.sampled_from(NUMPY_UNITS)), check)
+
+
+SECONDS = {
+    "Y": fractions.Fraction(31_556_952), "M": fractions.Fraction(31_556_952, 12), "W": 604_800,
+    "D": 86_400, "h": 3_600, "m": 60, "s": 1, "25s": 25, "ms": fractions.Fraction(1, 10**3),
+    "us": fractions.Fraction(1, 10**6), "ns": fractions.Fraction(1, 10**9),
+    "ps": fractions.Fraction(1, 10**12), "fs": fractions.Fraction(1, 10**15),
+    "as": fractions.Fraction(1, 10**18),
+}  # fmt: skip
 
 
 def test_nanoseconds_of_pandas_are_rounded_on_demand():
