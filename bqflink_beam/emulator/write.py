@@ -177,17 +177,18 @@ class WriteService:
             self.streams.expire(name)
 
         try:
-            acting.before(expire)
-            response, rows = acting.deliver(lambda: connection.answer(request, size))
-            self._faults.count("AppendRows.rows", rows)
-            acting.after(expire)
-        except Injected as injected:
-            if not injected.in_band:
-                raise
-            connection.open_target(request)
-            response = storage_types.AppendRowsResponse.pb()(
-                write_stream=name, error=status_of(injected)
-            )
+            try:
+                acting.before(expire)
+                response, rows = acting.deliver(lambda: connection.answer(request, size))
+                self._faults.count("AppendRows.rows", rows)
+                acting.after(expire)
+            except Injected as injected:
+                if not injected.in_band:
+                    raise
+                connection.open_target(request)
+                response = storage_types.AppendRowsResponse.pb()(
+                    write_stream=name, error=status_of(injected)
+                )
         except EndOfConnection as end:
             raise end.refused from None
         data: bytes = response.SerializeToString()
@@ -216,7 +217,7 @@ def _table_name(stream: str) -> str:
         reference, _ = parse_stream(stream)
     except Refused:
         return ""
-    return str(reference)
+    return str(reference).partition("$")[0]
 
 
 def _message(state: dict[str, Any], table: StoredTable, *, full: bool) -> Any:

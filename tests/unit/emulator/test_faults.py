@@ -1,5 +1,6 @@
 """Faults act on the call they name, before or after it takes effect, once each."""
 
+import datetime
 import os
 import subprocess
 import sys
@@ -100,6 +101,22 @@ class TestAppendRows:
         server.faults.add(Fault(method="AppendRows", code="ABORTED", stream="other"))
 
         assert offset_of(bigquery.append(stream, WRITER, ids(1))) == 0
+
+    def test_a_partition_is_of_its_table(self, server, bigquery):
+        server.create_table("p.d.days", FIELDS, timePartitioning={"type": "DAY"})
+        server.faults.add(Fault(method="AppendRows", code="ABORTED", table="p.d.days"))
+        today = datetime.datetime.fromtimestamp(server.clock.now_s(), datetime.timezone.utc)
+
+        with pytest.raises(Failure, match="ABORTED"):
+            bigquery.append(f"{PATH[:-1]}days${today:%Y%m%d}/_default", WRITER, ids(1))
+
+    def test_status_in_band_does_not_hide_that_there_is_no_table(self, server, bigquery):
+        server.faults.add(Fault(method="AppendRows", code="INTERNAL", in_band=True))
+
+        with pytest.raises(Failure) as failed:
+            bigquery.append(f"{PATH}x/_default", WRITER, ids(1))
+
+        assert failed.value.code == "NOT_FOUND"
 
     def test_a_call_that_is_never_answered_is_freed_by_its_end(self, server, bigquery):
         server.faults.add(Fault(method="AppendRows", action="hang", when="after"))
