@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bqflink_beam.emulator.api_errors import invalid, missing
-from bqflink_beam.emulator.pages import flag_of, page
+from bqflink_beam.emulator.pages import etag_of, flag_of, page
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store
 
@@ -47,6 +47,7 @@ class Datasets:
         ]
         items, token = page(found, parameters)
         answer: dict[str, Any] = {"kind": "bigquery#datasetList", "datasets": items}
+        answer["etag"] = etag_of(answer)
         return {**answer, "nextPageToken": token} if token else answer
 
     def patch(

@@ -16,7 +16,7 @@ from typing import Any
 
 from bqflink_beam.emulator.api_errors import error_proto, invalid, missing, refusal_of
 from bqflink_beam.emulator.faults import Call, Faults
-from bqflink_beam.emulator.pages import integer_of, page
+from bqflink_beam.emulator.pages import etag_of, integer_of, page
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store, Transaction
 
@@ -176,6 +176,7 @@ class Jobs:
                 found.append({**self._shown(document), "state": document["status"]["state"]})
         items, token = page(found, parameters)
         answer: dict[str, Any] = {"kind": "bigquery#jobList", "jobs": items}
+        answer["etag"] = etag_of(answer)
         return {**answer, "nextPageToken": token} if token else answer
 
     def cancel(self, project: str, job_id: str, location: str | None) -> dict[str, Any]:
@@ -237,6 +238,10 @@ class Jobs:
         document = {
             "kind": "bigquery#job",
             "id": f"{job.project}:{job.location}.{job.id}",
+            "selfLink": (
+                f"https://bigquery.googleapis.com/bigquery/v2/projects/{job.project}"
+                f"/jobs/{job.id}?location={job.location}"
+            ),
             "jobReference": {
                 "projectId": job.project,
                 "jobId": job.id,
@@ -322,9 +327,10 @@ class Jobs:
         return found is None or found["status"]["state"] == "DONE"
 
     def _shown(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        return {
+        shown = {
             key: copy.deepcopy(value) for key, value in document.items() if not key.startswith("_")
         }
+        return {**shown, "etag": etag_of(shown)}
 
 
 def job_of(document: Mapping[str, Any]) -> Job:

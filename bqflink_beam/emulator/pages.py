@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,6 +51,12 @@ def integer_of(parameters: Mapping[str, str], name: str, default: int | None) ->
 def flag_of(parameters: Mapping[str, str], name: str) -> bool:
     """Returns a query parameter that is true or false, false if it is not there."""
     return parameters.get(name, "").lower() in ("true", "1")
+
+
+def etag_of(answer: Any) -> str:
+    """Returns the etag of a JSON answer: the same for as long as the answer is the same."""
+    text = json.dumps(answer, sort_keys=True, default=str)
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode()
 
 
 def page(

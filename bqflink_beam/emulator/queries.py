@@ -7,7 +7,7 @@ from typing import Any
 from bqflink_beam.emulator import types
 from bqflink_beam.emulator.destinations import table_reference
 from bqflink_beam.emulator.jobs import Jobs
-from bqflink_beam.emulator.pages import integer_of
+from bqflink_beam.emulator.pages import etag_of, integer_of
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.store import Store
 from bqflink_beam.emulator.tables import rows_page
@@ -61,7 +61,18 @@ class Queries:
         if options.get("useInt64Timestamp"):
             parameters["formatOptions.useInt64Timestamp"] = "true"
         answer = self.results(project, job["jobReference"]["jobId"], parameters)
-        return {**answer, "kind": "bigquery#queryResponse"}
+        del answer["etag"]
+        return {**answer, **self._about(project, job), "kind": "bigquery#queryResponse"}
+
+    def _about(self, project: str, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what ``jobs.query`` says of its job, which clients need not ask for then."""
+        reference = job["jobReference"]
+        document = self._jobs.get(project, reference["jobId"], reference["location"])
+        statistics = document["statistics"]
+        about = {"queryId": reference["jobId"], "location": reference["location"]}
+        about["totalBytesBilled"] = statistics.get("query", {}).get("totalBytesBilled", "0")
+        times = ("creationTime", "startTime", "endTime")
+        return {**about, **{key: statistics[key] for key in times if key in statistics}}
 
     def _insert(self, project: str, body: Mapping[str, Any]) -> dict[str, Any]:
         job_id = body["jobReference"].get("jobId")
@@ -87,7 +98,7 @@ class Queries:
             "jobComplete": document["status"]["state"] == "DONE",
         }
         if not answer["jobComplete"]:
-            return answer
+            return {**answer, "etag": etag_of(answer)}
         statistics = self._jobs.result(document)["statistics"]["query"]
         answer["totalBytesProcessed"] = statistics.get("totalBytesProcessed", "0")
         answer["cacheHit"] = False
@@ -95,10 +106,12 @@ class Queries:
             answer["numDmlAffectedRows"] = statistics["numDmlAffectedRows"]
         destination = document["configuration"]["query"].get("destinationTable")
         if "schema" not in statistics or destination is None:
-            return {**answer, "totalRows": "0", "schema": self._made(statistics)}
+            answer.update(totalRows="0", schema=self._made(statistics))
+            return {**answer, "etag": etag_of(answer)}
         table = self._store.require_table(table_reference(destination, "destinationTable"))
         snapshot = table.snapshot()
         schema = types.schema_to_rest(snapshot.schema)
+        answer["etag"] = etag_of([answer, table.etag, sorted(parameters.items())])
         return {**answer, "schema": schema, **rows_page(snapshot, parameters)}
 
     def _made(self, statistics: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from bqflink_beam.emulator.store import Store, StoredTable, Transaction
 from bqflink_beam.names import TableReference
 
 _RESULT_TTL_MS = 24 * 3_600_000
+_ANONYMOUS = {"createDisposition": "CREATE_IF_NEEDED", "writeDisposition": "WRITE_TRUNCATE"}
 _LEGACY_OFF = "#standardsql"
 _KNOWN = frozenset(
     {
@@ -124,7 +125,10 @@ class QueryJobs:
             reference = table_reference(destination, "destinationTable")
         resource = _reference(reference)
         apply = self._writer(job, query, reference, anonymous=destination is None)
-        return Outcome(apply, statistics, totals, {"destinationTable": resource})
+        configuration: dict[str, Any] = {"destinationTable": resource}
+        if destination is None:
+            configuration.update(_ANONYMOUS)
+        return Outcome(apply, statistics, totals, configuration)
 
     def dry_run(self, job: Job) -> Outcome:
         """Compiles the query without running it."""

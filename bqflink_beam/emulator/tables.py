@@ -8,7 +8,14 @@ from bqflink_beam.emulator.api_errors import invalid, missing
 from bqflink_beam.emulator.catalog import StoreCatalog
 from bqflink_beam.emulator.cells import rest_rows
 from bqflink_beam.emulator.datasets import check_etag, dataset_not_found, merge_patch
-from bqflink_beam.emulator.pages import flag_of, integer_of, page, position_of, token_of
+from bqflink_beam.emulator.pages import (
+    etag_of,
+    flag_of,
+    integer_of,
+    page,
+    position_of,
+    token_of,
+)
 from bqflink_beam.emulator.partitions import snapshot_named, without_partition
 from bqflink_beam.emulator.refused import Refused
 from bqflink_beam.emulator.sql import compile_text
@@ -83,6 +90,7 @@ class Tables:
             "tables": items,
             "totalItems": len(found),
         }
+        answer["etag"] = etag_of(answer)
         return {**answer, "nextPageToken": token} if token else answer
 
     def patch(
@@ -199,7 +207,7 @@ def rows_page(snapshot: Snapshot, parameters: Mapping[str, str]) -> dict[str, An
     )
     if rows:
         answer["rows"] = rows
-    if stop < snapshot.row_count and size > 0:
+    if stop < snapshot.row_count:
         answer["pageToken"] = token_of(stop)
     return answer
 

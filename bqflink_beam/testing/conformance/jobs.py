@@ -513,6 +513,33 @@ class QueryConformance:
         assert [field["name"] for field in found] == ["a", "a_1"]
         assert reason_of(refused) == "invalidQuery"
 
+    @rule("jobs.query", "the answer says where and when its job ran", "docs: QueryResponse")
+    @rule("jobs.get", "a job has an etag and a selfLink", _JOB)
+    @rule(
+        "jobs.query",
+        "maxResults of 0 answers no rows, and the token of the first page",
+        "measured: bqemulator's recordings of the service, page_max_results_zero",
+    )
+    def test_query_answer_tells_of_its_job(self, rest: Rest) -> None:
+        text = "SELECT x FROM UNNEST([1, 2]) AS x ORDER BY x"
+
+        answer = rest("POST", "/queries", {"query": text, "useLegacySql": False, "maxResults": 0})
+        reference = answer["jobReference"]
+        job = rest("GET", f"/jobs/{reference['jobId']}", location=reference["location"])
+        page = rest(
+            "GET",
+            f"/queries/{reference['jobId']}",
+            location=reference["location"],
+            pageToken=answer["pageToken"],
+        )
+
+        assert "rows" not in answer
+        assert answer["location"] == reference["location"]
+        assert int(answer["creationTime"]) <= int(answer["endTime"])
+        assert [row["f"][0]["v"] for row in page["rows"]] == ["1", "2"]
+        assert job["etag"]
+        assert reference["jobId"] in job["selfLink"]
+
     @rule("jobs.query", "a MERGE that matches a target row twice fails", "docs: DML syntax, MERGE")
     def test_merge_refuses_two_matches(self, rest: Rest) -> None:
         table = rest.make_table(_PAIR)
