@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from bqflink_beam.codec import rows as _rows
 from bqflink_beam.codec import temporals, values
-from bqflink_beam.errors import ConfigError, RowError
+from bqflink_beam.errors import ConfigError, RowError, shorten
 from bqflink_beam.schema import arrow
 from bqflink_beam.schema.model import Field, TableSchema
 
@@ -83,10 +83,12 @@ class BatchDecoder:
 
         Raises:
             RowError: a value that no Python type holds, which BigQuery does not send.
+            ConfigError: the batch has other columns than the schema.
         """
-        if batch.num_columns != len(self._columns):
+        if batch.schema.names != self._names:
             raise ConfigError(
-                f"the batch has {batch.num_columns} columns, the schema {len(self._columns)}"
+                f"the batch has the columns {shorten(batch.schema.names)}, "
+                f"the schema {shorten(self._names)}"
             )
         columns = []
         for name, decode, column in zip(self._names, self._columns, batch.columns, strict=True):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from bqflink_beam.codec import arrow as codec
 from bqflink_beam.codec import rows, temporals, values
-from bqflink_beam.errors import ConfigError, RowError
+from bqflink_beam.errors import ConfigError, RowError, shorten
 from bqflink_beam.schema import arrow, proto
 from bqflink_beam.schema.model import Field, TableSchema
 
@@ -54,7 +54,13 @@ class BatchToProto:
 
         Raises:
             RowError: a row that cannot be written; says which, where, what and why.
+            ConfigError: the batch has another schema than the one that is planned for.
         """
+        if batch.schema != self._arrow_schema:
+            raise ConfigError(
+                f"the batch has the schema {shorten(batch.schema)}, "
+                f"expected was {shorten(self._arrow_schema)}"
+            )
         try:
             return self._encode(batch.columns, batch.num_rows, 0).to_pylist()  # type: ignore[no-any-return]
         except _FAILURES as error:

@@ -274,6 +274,20 @@ def test_a_struct_that_is_no_range_is_a_mistake_at_construction(value):
         BatchDecoder(batch.schema, column("RANGE"))
 
 
+def test_a_batch_of_another_schema_is_not_taken_for_one_of_ours():
+    """By position its values would go to other columns, or be read as another type."""
+    schema = TableSchema((Field(name="a", type="INT64"), Field(name="b", type="INT64")))
+    planned = BatchEncoder(schema).arrow_schema
+    swapped = pa.record_batch([[1], [2]], names=["b", "a"])
+    other_type = pa.record_batch([pa.array([1]), pa.array(["2"])], names=["a", "b"])
+
+    for batch in (swapped, other_type):
+        with pytest.raises(ConfigError, match="the batch has the schema"):
+            BatchToProto(planned, schema).encode(batch)
+    with pytest.raises(ConfigError, match="the batch has the columns"):
+        BatchDecoder(planned).rows(swapped)
+
+
 def test_an_empty_batch_has_no_rows():
     assert written(column("JSON"), batch_of(pa.array([], pa.string()))) == []
     assert (
