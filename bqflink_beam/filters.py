@@ -114,7 +114,10 @@ class Column:
 
     def isin(self, choices: Iterable[Any]) -> Predicate:
         """The column has one of these values; None among them means NULL. No choice: no row."""
-        one = isinstance(choices, (str, bytes)) or getattr(choices, "ndim", 1) != 1
+        one = (
+            isinstance(choices, (str, bytes, bytearray, memoryview))
+            or getattr(choices, "ndim", 1) != 1
+        )
         if one or not isinstance(choices, Iterable):
             raise ConfigError(f"isin needs a list of values, got {shorten(choices)}")
         found = list(choices)

@@ -27,7 +27,7 @@ EPOCH_CIVIL = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - civil time has no 
 _PICOS = {"ps": 1, "ns": 1_000, "us": 1_000_000, "ms": 10**9, "s": 10**12}
 _PICOS |= {"m": 60 * 10**12, "h": 3_600 * 10**12, "D": 86_400 * 10**12, "W": 604_800 * 10**12}
 # Have `micros` as Beam's Timestamp has, but are no moments.
-_SPANS = {"Duration", "Interval"}
+SPANS = {"Duration", "Interval"}
 
 _DATE = r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?"
@@ -95,7 +95,7 @@ def instant(value: Any, rounding: str | None = None) -> int:
     if is_whole(value):
         return _in_years(value, int(value))
     micros: Any = getattr(value, "micros", None)
-    if is_whole(micros) and type(value).__name__ not in _SPANS:
+    if is_whole(micros) and type(value).__name__ not in SPANS:
         return _in_years(value, int(micros))
     match = _match(_TIMESTAMP_TEXT, value, "a time with zone like 2024-01-31T23:59:59.999999+01:00")
     days, micros = _text_days(match, value), _text_micros(match, value, rounding)

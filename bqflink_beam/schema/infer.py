@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bqflink_beam.codec.temporals import SPANS, is_whole
 from bqflink_beam.errors import ConfigError, shorten
 from bqflink_beam.schema.arrow import decimal_kind
 from bqflink_beam.schema.model import TYPES, Field, TableSchema
@@ -108,8 +109,8 @@ def _common(values: list[Any], path: str) -> dict[str, Any]:
 
 
 def _kind(value: Any, path: str) -> dict[str, Any]:
-    if isinstance(value, enum.Enum):
-        return _kind(value.value, path)
+    if isinstance(value, enum.Enum) and isinstance(value.value, str):
+        return {"type": "STRING"}
     if isinstance(value, datetime.datetime):
         return {"type": "DATETIME" if value.tzinfo is None else "TIMESTAMP"}
     if isinstance(value, np.datetime64):
@@ -132,7 +133,7 @@ def _our_kind(value: Any, path: str) -> dict[str, Any]:
             return {"type": "RANGE", "range_element_type": _kind(bound, path)["type"]}
     elif {"months", "days", "micros"} <= getattr(value, "__dataclass_fields__", {}).keys():
         return {"type": "INTERVAL"}
-    elif isinstance(getattr(value, "micros", None), int):
+    elif is_whole(getattr(value, "micros", None)) and type(value).__name__ not in SPANS:
         return {"type": "TIMESTAMP"}
     raise ConfigError(
         f"{path}: no column type is known for {shorten(value)} ({type(value).__name__})",
@@ -174,6 +175,19 @@ _CLASSES: dict[Any, str] = {
 }
 
 
+# Values of what is made from these are taken too, an IntEnum's for example.
+_BASES: tuple[tuple[type, str], ...] = (
+    (np.bool_, "BOOL"),
+    (np.integer, "INT64"),
+    (np.floating, "FLOAT64"),
+    (int, "INT64"),
+    (float, "FLOAT64"),
+    (str, "STRING"),
+    (bytes, "BYTES"),
+    (decimal.Decimal, "NUMERIC"),
+)
+
+
 def _class_fields(kind: Any, owner: str) -> tuple[Field, ...]:
     if not _has_fields(kind):
         raise ConfigError(f"a row class is a NamedTuple, a dataclass or a TypedDict, got {kind!r}")
@@ -213,10 +227,10 @@ def type_of(kind: Any, path: str) -> str:
     if kind in _CLASSES:
         return _CLASSES[kind]
     if isinstance(kind, type):
-        for base, name in ((np.bool_, "BOOL"), (np.integer, "INT64"), (np.floating, "FLOAT64")):
+        for base, name in _BASES:
             if issubclass(kind, base):
                 return name
-        if issubclass(kind, enum.Enum):
+        if issubclass(kind, enum.Enum) and all(isinstance(each.value, str) for each in kind):
             return "STRING"
         if hasattr(kind, "to_utc_datetime"):
             return "TIMESTAMP"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from bqflink_beam.errors import ConfigError
+from bqflink_beam.errors import ConfigError, shorten
 
 TYPES = frozenset(
     {
@@ -74,8 +74,7 @@ class Field:
         object.__setattr__(self, "type", canonical_type(self.type))
         object.__setattr__(self, "mode", (self.mode or "NULLABLE").upper())
         object.__setattr__(self, "fields", tuple(self.fields))
-        if not self.name or len(self.name) > 300:
-            raise ConfigError(f"a column name has 1 to 300 characters, got {self.name!r}")
+        _check_name(self.name)
         if self.mode not in MODES:
             raise ConfigError(
                 f"mode must be one of {sorted(MODES)}, got {self.mode!r}", column=self.name
@@ -134,6 +133,15 @@ class TableSchema:
                 return field
         have = ", ".join(field.name for field in self.fields[:50])
         raise ConfigError(f"no column is called {name!r}; the columns are {have}", column=name)
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= 300:
+        raise ConfigError(f"a column name has 1 to 300 characters, got {shorten(name)}")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"a column name must be UTF-8, got {name!r}") from error
 
 
 def _check_unique(fields: tuple[Field, ...], owner: str | None) -> None:

@@ -114,6 +114,8 @@ MISTAKES = [
     lambda: col("a") < None,
     lambda: col("a").isin("text"),
     lambda: col("a").isin(5),
+    lambda: col("a").isin(bytearray(b"ab")),
+    lambda: col("a").isin(memoryview(b"ab")),
     lambda: col("a").isin(np.array(5)),
     lambda: col("a").startswith(5),
     lambda: col(""),

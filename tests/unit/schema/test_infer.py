@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import typing_extensions
-from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from bqflink_beam.codec import values
 from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.schema.arrow import from_arrow
 from bqflink_beam.schema.avro import from_avro
-from bqflink_beam.schema.infer import from_class, from_rows
+from bqflink_beam.schema.infer import from_class, from_rows, type_of
 from bqflink_beam.schema.model import Field, TableSchema
 
 UTC = datetime.timezone.utc
@@ -183,6 +183,42 @@ def test_a_class_of_rows():
             Field(name="stamp", type="TIMESTAMP", mode="REQUIRED"),
         )
     )
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Plain(enum.Enum):
+    FIVE = 5
+
+
+class Key(str):
+    pass
+
+
+class Kinds(typing.NamedTuple):
+    level: Level
+    key: Key | None
+    color: Color
+
+
+def test_what_is_made_of_a_type_is_of_it():
+    kinds = from_class(Kinds)
+
+    assert [each.type for each in kinds] == ["INT64", "STRING", "STRING"]
+    row = {"level": Level.HIGH, "key": Key("a"), "color": Color.RED}
+    assert [each.type for each in from_rows([row])] == ["INT64", "STRING", "STRING"]
+    for field, value in zip(kinds, row.values(), strict=True):
+        values.converter(field)(value)
+
+
+@pytest.mark.parametrize("value", [Plain.FIVE, Duration(5)])
+def test_no_type_is_found_for_what_no_column_takes(value):
+    with pytest.raises(ConfigError, match="no column type is known"):
+        only(value)
+    with pytest.raises(ConfigError, match="no column type is known"):
+        type_of(type(value), "c")
 
 
 class Told(typing.TypedDict, total=False):

@@ -56,6 +56,8 @@ def test_ten_thousand_columns_and_no_more():
     [
         {"name": ""},
         {"name": "x" * 301},
+        {"name": "\ud800"},
+        {"name": 5},
         {"type": "NO_SUCH_TYPE"},
         {"mode": "OPTIONAL"},
         {"type": "STRUCT"},
