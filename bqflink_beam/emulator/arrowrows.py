@@ -31,8 +31,10 @@ def read_schema(data: bytes) -> pa.Schema:
         Refused: INVALID_ARGUMENT.
     """
     try:
-        return pa.ipc.read_schema(pa.py_buffer(data))
-    except (pa.ArrowException, OSError, EOFError) as error:
+        schema = pa.ipc.read_schema(pa.py_buffer(data))
+        schema.to_string()  # reads all names, nested ones too, as text
+        return schema
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise Refused(f"Cannot parse the Arrow schema: {error}") from error
 
 
@@ -97,6 +99,8 @@ def _positions(given: Iterable[pa.Field], wanted: Iterable[pa.Field], path: str)
 
 def _fit(array: pa.Array, kind: pa.DataType, path: str, report: Report) -> pa.Array:
     """Returns a column in the table's type; `report` takes the positions of values at fault."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         return _fit_struct(array, kind, path, report)
     if pa.types.is_list(kind) and (
@@ -179,6 +183,9 @@ def _goes(given: pa.DataType, wanted: pa.DataType) -> bool:
             (given.tz is None) == (wanted.tz is None) if kinds.is_timestamp(given) else False
         )
         return same_zone and given.unit == "us"
+    if kinds.is_decimal(wanted):
+        # Arrow ends the process when it is asked to cast from a scale beyond its powers of ten.
+        return bool(kinds.is_decimal(given) and 0 <= given.scale <= given.precision)
     for is_wanted, goes in _PAIRS:
         if is_wanted(wanted):
             return any(is_given(given) for is_given in goes)
@@ -193,7 +200,6 @@ _PAIRS = (
         pa.types.is_binary,
         (pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view),
     ),
-    (pa.types.is_decimal, (pa.types.is_decimal,)),
     (pa.types.is_date32, (pa.types.is_int32, *_TEXTS)),
     (pa.types.is_interval, _TEXTS),
 )

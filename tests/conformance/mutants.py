@@ -260,6 +260,7 @@ MUTANTS = [
     _m("stream counts may be negative", "read.py", "if most < 0 or least < 0:", "if False:", "test_negative_stream_count"),
     _m("restrictions may be long", "read.py", "if len(options.row_restriction) > _RESTRICTION_CHARS_MAX:", "if False:", "test_long_restriction"),
     _m("estimates are those of all columns", "read.py", "session.projection.apply(chunk).nbytes for chunk", "chunk.nbytes for chunk", "test_estimated_bytes_of_selected_columns"),
+    _m("streams without rows stay", "read.py", "            session.drop_streams()\n", "            pass\n", "test_restriction_that_keeps_nothing"),
     _m("CURRENT_TIMESTAMP is 1970", "sql/run.py", "        self._now = _EPOCH + datetime.timedelta(microseconds=round(now_s * 1e6))\n", "        self._now = _EPOCH\n", "test_current_timestamp"),
     _m("responses grow by compression", "responses.py", "if len(compressed) < len(payload) else", "if True else", "test_responses_that_do_not_shrink"),
     _m("a text that names the partition is a filter", "read.py", "code = _TEXT_LITERAL.sub(\"''\", restriction)", "code = restriction", "test_required_partition_filter"),

@@ -237,3 +237,72 @@ def test_some_values_are_taken_or_refused(bigquery, requests):
 @pytest.mark.parametrize("requests", [proto_requests(), arrow_requests()], ids=["proto", "arrow"])
 def test_5000_values_are_taken_or_refused(bigquery, requests):
     many(5_000, False)(given(requests)(lambda drawn: send(bigquery, *drawn)))()
+
+
+# --- Arrow that was damaged on the way ------------------------------------------------------
+
+_FIELDS = [
+    {"name": "i", "type": "INT64"},
+    {"name": "s", "type": "STRING"},
+    {"name": "l", "type": "INT64", "mode": "REPEATED"},
+    {"name": "t", "type": "STRUCT", "fields": [{"name": "a", "type": "STRING"}]},
+    {"name": "n", "type": "NUMERIC"},
+    {"name": "b", "type": "BOOL"},
+]
+_BATCH = pa.RecordBatch.from_arrays(
+    [
+        pa.array([1, 2, None]),
+        pa.array(["a", None, "ccc"]),
+        pa.array([[1], None, [2, 3]]),
+        pa.array([{"a": "x"}, None, {"a": None}]),
+        pa.array([decimal.Decimal("1.5"), None, decimal.Decimal(2)], pa.decimal128(38, 9)),
+        pa.array([True, None, False]),
+    ],
+    names=["i", "s", "l", "t", "n", "b"],
+)
+
+
+@st.composite
+def damaged(draw, data):
+    """A message with a few of its bytes changed."""
+    changed = bytearray(data)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data) - 1))
+        octets = draw(
+            st.sampled_from([b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff"])
+            | st.integers(0, 7).map(lambda bit, byte=changed[at]: bytes([byte ^ 1 << bit]))
+            | st.sampled_from([-1, 5, 2**31, 2**62]).map(
+                lambda n: n.to_bytes(8, "little", signed=True)
+            )
+        )
+        changed[at : at + len(octets)] = octets
+    return bytes(changed)
+
+
+_SCHEMA_DATA, _ROWS_DATA = (each.serialize().to_pybytes() for each in (_BATCH.schema, _BATCH))
+_DAMAGED = st.one_of(
+    st.tuples(damaged(_SCHEMA_DATA), st.just(_ROWS_DATA)),
+    *[st.tuples(st.just(_SCHEMA_DATA), damaged(_ROWS_DATA))] * 2,
+)
+
+
+def send_damaged(bigquery, schema, rows) -> None:
+    table = bigquery.make_table(_FIELDS)
+    request = message("AppendRowsRequest", write_stream=table.default_stream)
+    request.arrow_rows.writer_schema.serialized_schema = schema
+    request.arrow_rows.rows.serialized_record_batch = rows
+
+    with bigquery.connection() as append:
+        answer = append(request)
+
+    if answer.WhichOneof("response") == "error":
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+    assert (len(bigquery.rows(table)) > 0) == (answer.WhichOneof("response") == "append_result")
+    bigquery.drop_table(table)
+
+
+@pytest.mark.parametrize(
+    "examples", [pytest.param(500), pytest.param(10_000, marks=pytest.mark.long)]
+)
+def test_damaged_arrow_is_refused_or_read(bigquery, examples):
+    many(examples, True)(given(_DAMAGED)(lambda drawn: send_damaged(bigquery, *drawn)))()

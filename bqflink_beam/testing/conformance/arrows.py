@@ -197,6 +197,19 @@ class ArrowValueConformance:
             {"l": [], "s": {"l": [3]}},
         ]
 
+    @rule("AppendRows", "Arrow rows: decimals have a scale within their precision", _TYPES)
+    @pytest.mark.parametrize("scale", [-300, 100])
+    def test_arrow_decimal_of_an_odd_scale(self, bigquery: BigQuery, scale: int) -> None:
+        table = bigquery.make_table([{"name": "x", "type": "NUMERIC"}])
+        column = pa.array([None], pa.decimal128(9, scale))
+
+        with bigquery.connection() as append:
+            answer = append(
+                self._request(table.default_stream, pa.RecordBatch.from_pydict({"x": column}))
+            )
+
+        assert error_of(answer).code == "INVALID_ARGUMENT"
+
     @rule("AppendRows", "changes do not come as Arrow", "docs: change data capture, limitations")
     def test_arrow_changes(self, bigquery: BigQuery) -> None:
         table = bigquery.make_table(

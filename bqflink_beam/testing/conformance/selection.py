@@ -245,6 +245,16 @@ class SelectionConformance:
 
     @rule(
         "CreateReadSession",
+        "a restriction that keeps nothing leaves no streams",
+        "measured: Beam issue 38007",
+    )
+    def test_restriction_that_keeps_nothing(self, bigquery: BigQuery) -> None:
+        session = bigquery.create_session(table_of(bigquery, 30), row_restriction="id < 0")
+
+        assert list(session.streams) == []
+
+    @rule(
+        "CreateReadSession",
         "CURRENT_TIMESTAMP is the time of the session",
         "proto: stream.proto, TableReadOptions.row_restriction",
     )
