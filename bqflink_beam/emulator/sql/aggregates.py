@@ -105,7 +105,10 @@ def _average(env: Env, node: Any) -> Scalar:
     only(node, "this")
     value, distinct = _argument(env, node)
     count = f"count({distinct}{value.sql})"
-    if value.kind in (INT64, FLOAT64):
+    if value.kind == FLOAT64:
+        total = sum_of(env, value, distinct)
+        return Scalar(f"({total.sql} / nullif({count}, 0))", FLOAT64)
+    if value.kind == INT64:
         mean = f"(CAST(sum({distinct}{value.sql}) AS DOUBLE) / nullif({count}, 0))"
         return Scalar(mean, FLOAT64)
     if value.kind == NUMERIC:
@@ -156,6 +159,7 @@ def _ordered(env: Env, node: Any, name: str) -> tuple[Scalar, str, str, str]:
     """Reads ``[DISTINCT] x [ORDER BY ...] [LIMIT n]``: value, distinct, order, limit."""
     inner = inner_env(env, node)
     limit = order = ""
+    ordered: list[Any] = []
     body = node.this
     if isinstance(body, exp.Limit):
         only(body, "this", "expression")
@@ -163,12 +167,14 @@ def _ordered(env: Env, node: Any, name: str) -> tuple[Scalar, str, str, str]:
         body = body.this
     if isinstance(body, exp.Order):
         only(body, "this", "expressions")
-        order = " ORDER BY " + ", ".join(order_items(inner, body.expressions))
+        ordered = body.expressions
+        order = " ORDER BY " + ", ".join(order_items(inner, ordered))
         body = body.this
     if isinstance(body, exp.Distinct):
         only(body, "expressions")
-        if len(body.expressions) != 1 or order:
-            raise unsupported(f"{name} with DISTINCT and ORDER BY")
+        own = all(item.this == body.expressions[0] for item in ordered)
+        if len(body.expressions) != 1 or not own:
+            raise unsupported(f"{name} with DISTINCT and ORDER BY of something else")
         return operators.group_key(inner.expr(body.expressions[0])), "DISTINCT ", order, limit
     if isinstance(body, exp.HavingMax):
         raise unsupported(f"HAVING MAX/MIN in {name}")

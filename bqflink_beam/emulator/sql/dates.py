@@ -456,17 +456,20 @@ def _format(env: Env, node: Any) -> Scalar:
     pattern = node.args["format"]
     if kind is None or not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise unsupported(f"FORMAT of a date with {describe(node)}")
-    letters = re.findall(r"%(.)", pattern.this)
+    form = pattern.this
+    if form == "None":
+        raise unsupported("An empty format string")  # which the parser makes this of
+    letters = re.findall(r"%(.)", form)
     if not set(letters) <= _FORMATS or (kind == DATE and set(letters) & set("HMSTIp")):
-        raise unsupported(f"Format string {pattern.this!r}")
+        raise unsupported(f"Format string {form!r}")
     moment = coerce(env.plan, env.expr(node.this.this), kind, "FORMAT")
     _only_timestamp(moment, zone, "FORMAT")
     value = moment.sql if zone is None else _civil(env, moment, zone).sql
     if kind == TIME:
-        return Scalar(f"strftime(DATE '2000-01-01' + {value}, {_quote(pattern.this)})", STRING)
+        return Scalar(f"strftime(DATE '2000-01-01' + {value}, {_quote(form)})", STRING)
     # Years before 1000 are not padded by the service, but are by DuckDB.
     early = "CAST(error('FORMAT of years before 1000 is not supported') AS VARCHAR)"
-    text = f"strftime({value}, {_quote(pattern.this)})"
+    text = f"strftime({value}, {_quote(form)})"
     return Scalar(f"(CASE WHEN year({value}) < 1000 THEN {early} ELSE {text} END)", STRING)
 
 

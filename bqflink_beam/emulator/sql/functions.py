@@ -1,5 +1,6 @@
 """Functions on strings, numbers, arrays and ranges."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -197,11 +198,10 @@ def _unhex(env: Env, node: Any) -> Scalar:
     text = env.expr(node.this)
     if not isinstance(text.literal, str):
         raise unsupported("FROM_HEX of anything but a literal")
-    try:
-        data = bytes.fromhex(text.literal)
-    except ValueError:
-        raise InvalidQuery(f"Failed to decode hexadecimal text: {text.literal}") from None
-    return Scalar(f"unhex('{data.hex()}')", BYTES)
+    if not re.fullmatch(r"[0-9a-fA-F]*", text.literal):
+        raise InvalidQuery(f"Failed to decode hexadecimal text: {text.literal}")
+    zero = "0" * (len(text.literal) % 2)
+    return Scalar(f"unhex('{zero}{text.literal}')", BYTES)
 
 
 def _base64(env: Env, node: Any) -> Scalar:
@@ -378,7 +378,12 @@ def _array_to_string(env: Env, node: Any) -> Scalar:
         raise unsupported("ARRAY_TO_STRING of anything but ARRAY<STRING> and a delimiter")
     delimiter = env.typed(node.expression, STRING, "ARRAY_TO_STRING").sql
     present = f"list_filter({array.sql}, lambda x: x IS NOT NULL)"
-    return Scalar(f"array_to_string({present}, {delimiter})", STRING)
+    # DuckDB joins by a comma where the delimiter is NULL.
+    return Scalar(
+        f"(CASE WHEN {delimiter} IS NULL THEN NULL "
+        f"ELSE array_to_string({present}, {delimiter}) END)",
+        STRING,
+    )
 
 
 def _generate_array(env: Env, node: Any) -> Scalar:

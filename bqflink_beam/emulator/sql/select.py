@@ -440,6 +440,7 @@ def _position(node: Any, query: Subselect) -> int:
 
 def _set_operation(plan: Plan, node: Any, parent: Scope | None, names: Names) -> Subselect:
     only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
+    _refuse_mixture(node)
     sides = [compile_query(plan, side, parent, names) for side in _operands(node)]
     distinct = bool(node.args.get("distinct"))
     if not isinstance(node, exp.Union) and not distinct:
@@ -458,6 +459,18 @@ def _set_operation(plan: Plan, node: Any, parent: Scope | None, names: Names) ->
     shown = tuple((name, kind) for (name, _), kind in zip(sides[0].columns, kinds, strict=True))
     nulls = frozenset.intersection(*(side.nulls for side in sides))
     return Subselect(joiner.join(texts), tuple(outputs), shown, nulls=nulls)
+
+
+def _refuse_mixture(node: Any) -> None:
+    for side in (node.this, node.expression):
+        if isinstance(side, exp.SetOperation) and (
+            type(side) is not type(node)
+            or bool(side.args.get("distinct")) != bool(node.args.get("distinct"))
+        ):
+            raise InvalidQuery(
+                "Syntax error: Different set operations cannot be used in the same query "
+                "without using parentheses for grouping"
+            )
 
 
 def _output(side: Subselect, position: int, text: str) -> Scalar:
