@@ -15,9 +15,11 @@ from bqflink_beam import testing
 from bqflink_beam.names import TableReference
 from bqflink_beam.testing.conformance.kit import (
     BigQuery,
+    Failure,
     GrpcTransport,
     Writer,
     append_request,
+    error_of,
     message,
     offset_of,
 )
@@ -213,6 +215,75 @@ def test_changes_while_the_table_is_altered(server):
     assert len(rows) == len(expected)
     # No value of a change column has slipped into a column that came meanwhile.
     assert {v for row in rows for k, v in row.items() if k.startswith("added")} == {None}
+
+
+def test_racing_commits_take_effect_once_and_readers_see_all_of_it_or_nothing(server):
+    done = threading.Event()
+
+    def stage(bigquery) -> list[str]:
+        names = []
+        for _ in range(5):
+            names.append(bigquery.create_stream(T, "PENDING"))
+            bigquery.append(names[-1], WRITER, ids(*range(10)))
+            bigquery.finalize(names[-1])
+        return names
+
+    def look() -> set[int]:
+        counts = set()
+        with connect(server) as bigquery:
+            while not done.is_set():
+                session = bigquery.create_session(T)
+                read = [r for each in session.streams for r in bigquery.read(each.name)]
+                counts.add(sum(response.row_count for response in read))
+        return counts
+
+    def commit(names) -> bool:
+        with connect(server) as bigquery:
+            return bool(bigquery.commit(T, *names).HasField("commit_time"))
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(look) for _ in range(3)]
+        with connect(server) as bigquery:
+            for _ in range(15):
+                names = stage(bigquery)
+                assert sorted(pool.map(commit, [names] * 3)) == [False, False, True]
+        done.set()
+        counts = set.union(*(reader.result() for reader in readers))
+
+    assert counts <= {50 * commits for commits in range(16)}
+    assert len(server.visible_rows(T)) == 15 * 50
+
+
+def test_one_stream_in_many_hands(server):
+    """Appends at claimed offsets, flushes and a finalize race: every answer was true."""
+    with connect(server) as bigquery:
+        name = bigquery.create_stream(T, "BUFFERED")
+    written: dict[int, list[int]] = {}
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        with connect(server) as bigquery:
+            for step in range(40):
+                rows = [number * 1000 + step * 3 + part for part in range(3)]
+                with lock:
+                    claimed = len(written) * 3 if step % 4 else None
+                answer = bigquery.append(name, WRITER, ids(*rows), offset=claimed)
+                if answer.WhichOneof("response") == "append_result":
+                    with lock:
+                        written[offset_of(answer)] = rows
+                else:
+                    assert error_of(answer).code in ("ALREADY_EXISTS", "OUT_OF_RANGE")
+                with contextlib.suppress(Failure):
+                    bigquery.flush(name, step * 5)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+
+    (state,) = server.streams()
+    rows = [row for offset in sorted(written) for row in written[offset]]
+    assert sorted(written) == list(range(0, len(rows), 3))
+    assert state.rows == len(rows)
+    assert [row["id"] for row in server.visible_rows(T)] == rows[: state.flushed]
 
 
 def test_a_server_that_stops_leaves_no_thread_and_can_start_again():
