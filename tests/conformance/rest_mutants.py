@@ -385,4 +385,18 @@ MUTANTS = [
         "PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE})",
         "test_wildcard_tables",
     ),
+    _m(
+        "an INSERT of MERGE sees both sides",
+        "sql/dml.py",
+        'if not when.args.get("matched"):\n            sides',
+        "if False:\n            sides",
+        "test_merge_clauses_name_their_side",
+    ),
+    _m(
+        "a field of a NULL STRUCT makes it a STRUCT",
+        "sql/dml.py",
+        "(CASE WHEN {old.sql} IS NULL THEN {bad} ELSE {new.sql} END)",
+        "{new.sql}",
+        "test_field_of_a_null_struct_is_not_set",
+    ),
 ]

@@ -16,7 +16,7 @@ from bqflink_beam.emulator.sql import operators
 from bqflink_beam.emulator.sql.casts import coerce
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
-from bqflink_beam.emulator.sql.kinds import kind_of_field, outward
+from bqflink_beam.emulator.sql.kinds import duckdb_type, kind_of_field, outward
 from bqflink_beam.emulator.sql.literals import typed_of
 from bqflink_beam.emulator.sql.run import execute
 from bqflink_beam.emulator.sql.scope import (
@@ -171,10 +171,10 @@ class _Statement:
         ]
         return f"SELECT {', '.join(columns)} FROM ({query.sql}) AS q", names
 
-    def _assigned(self, node: Any, field: Field) -> Scalar:
+    def _assigned(self, node: Any, field: Field, env: Env | None = None) -> Scalar:
         if isinstance(node, exp.Var | exp.Column) and node.name.upper() == "DEFAULT":
             return self._default(field)
-        return self._fitted(self.env.expr(node), field)
+        return self._fitted((env or self.env).expr(node), field)
 
     def _default(self, field: Field) -> Scalar:
         value = self.target.default(field)
@@ -280,7 +280,9 @@ class _Statement:
         new = _stored(found.select(names), fields)
         return Change(self._replaced(numbers, new), None, updated=len(numbers))
 
-    def _assignments(self, nodes: Sequence[Any]) -> tuple[list[Field], list[Scalar]]:
+    def _assignments(
+        self, nodes: Sequence[Any], env: Env | None = None
+    ) -> tuple[list[Field], list[Scalar]]:
         """Returns the columns that are set, and their new values; SET s.f = 1 sets all of s."""
         changed: dict[str, Scalar] = {}
         fields: dict[str, Field] = {}
@@ -299,13 +301,15 @@ class _Statement:
             if before is not None and len(path) == 1:
                 raise InvalidQuery(f"Update item {field.name} assigned more than once")
             old = before or Scope(self.scope.sources[:1]).resolve([field.name])
-            changed[field.name] = self._set(old, field, path[1:], node.expression)
+            changed[field.name] = self._set(old, field, path[1:], node.expression, env)
             fields[field.name] = field
         return list(fields.values()), list(changed.values())
 
-    def _set(self, old: Scalar, field: Field, path: Sequence[str], node: Any) -> Scalar:
+    def _set(
+        self, old: Scalar, field: Field, path: Sequence[str], node: Any, env: Env | None
+    ) -> Scalar:
         if not path:
-            return self._assigned(node, field)
+            return self._assigned(node, field, env)
         if field.type != "STRUCT" or field.repeated:
             raise InvalidQuery(f"Cannot set {path[0]} of {field.name}, which is no STRUCT")
         values = []
@@ -315,9 +319,11 @@ class _Statement:
         for inner in field.fields:
             value = dig(old, [inner.name])
             if inner.name.lower() == path[0].lower():
-                value = self._set(value, inner, path[1:], node)
+                value = self._set(value, inner, path[1:], node, env)
             values.append(value)
-        return struct_from([inner.name for inner in field.fields], values)
+        new = struct_from([inner.name for inner in field.fields], values)
+        bad = f"CAST(error('Cannot set field of NULL {field.name}') AS {duckdb_type(new.kind)})"
+        return Scalar(f"(CASE WHEN {old.sql} IS NULL THEN {bad} ELSE {new.sql} END)", new.kind)
 
     def _replaced(self, numbers: Sequence[int], new: pa.Table) -> pa.Table:
         """Returns the target's rows with other values in the numbered ones."""
@@ -347,7 +353,7 @@ class _Statement:
         source_text, source, source_number = self._merge_source(node.args["using"], conditions)
         self.scope.sources.append(source)
         on = operators.boolean(self.plan, self.env.expr(node.args["on"]), "MERGE")
-        tests = [self._when_test(when, source_number) for when in whens]
+        tests = [self._when_test(when, source, source_number) for when in whens]
         chosen = "CASE " + " ".join(f"WHEN {t} THEN {i}" for i, t in enumerate(tests)) + " END"
         columns = [f"{self._number().sql} AS n", f"{chosen} AS w"]
         actions = []
@@ -382,7 +388,14 @@ class _Statement:
         )
         return f"(SELECT {', '.join(picked)} FROM {inner.sql}) AS {name}", source, f"{name}.there"
 
-    def _when_test(self, when: Any, there: str) -> str:
+    def _sees(self, when: Any, source: Source) -> Env:
+        """Returns what a WHEN clause may name: a side that has no row has no columns either."""
+        sides = list(self.scope.sources)
+        if not when.args.get("matched"):
+            sides = sides[:1] if when.args.get("source") else [source]
+        return dataclasses.replace(self.env, scope=Scope(sides))
+
+    def _when_test(self, when: Any, source: Source, there: str) -> str:
         only(when, "matched", "source", "condition", "then")
         in_target = f"{self._number().sql} IS NOT NULL"
         in_source = f"{there} IS NOT NULL"
@@ -393,15 +406,16 @@ class _Statement:
         else:
             test = f"(NOT {in_target} AND {in_source})"
         if (condition := when.args.get("condition")) is not None:
-            extra = operators.boolean(self.plan, self.env.expr(condition), "MERGE")
+            seen = self._sees(when, source)
+            extra = operators.boolean(self.plan, seen.expr(condition), "MERGE")
             test = f"({test} AND {extra})"
         return test
 
     def _when_values(self, when: Any, source: Source) -> tuple[list[Field], list[Scalar]]:
-        then = when.args["then"]
+        then, seen = when.args["then"], self._sees(when, source)
         if isinstance(then, exp.Update):
             only(then, "expressions")
-            return self._assignments(then.expressions)
+            return self._assignments(then.expressions, seen)
         if isinstance(then, exp.Insert):
             only(then, "this", "expression")
             if isinstance(then.this, exp.Var) and then.this.name.upper() == "ROW":
@@ -422,7 +436,7 @@ class _Statement:
             values = cells.expressions if isinstance(cells, exp.Tuple) else [cells.unnest()]
             if len(values) != len(fields):
                 raise InvalidQuery("Inserted row has wrong column count")
-            return fields, [self._assigned(v, f) for v, f in zip(values, fields, strict=True)]
+            return fields, [self._assigned(v, f, seen) for v, f in zip(values, fields, strict=True)]
         if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
             return [], []
         raise unsupported(f"THEN {describe(then)}")

@@ -318,6 +318,11 @@ def _struct(env: Env, node: Any) -> Scalar:
     return struct_from(names, values)
 
 
+def _tuple(env: Env, node: Any) -> Scalar:
+    only(node, "expressions")
+    return struct_from([""] * len(node.expressions), env.exprs(node.expressions))
+
+
 def struct_from(names: list[str], values: list[Scalar]) -> Scalar:
     """Returns a STRUCT; fields without a name get one inside DuckDB only."""
     if not values:
@@ -460,6 +465,7 @@ register(
         exp.TryCast: _cast,
         exp.ParseJSON: _json_literal,
         exp.Struct: _struct,
+        exp.Tuple: _tuple,
         exp.Array: _array,
         exp.Subquery: _subquery,
         exp.Exists: _exists,

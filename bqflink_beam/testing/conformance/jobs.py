@@ -13,6 +13,7 @@ from bqflink_beam.testing.conformance.loads import (
 )
 from bqflink_beam.testing.conformance.partitions import PartitionConformance
 from bqflink_beam.testing.conformance.rest import HttpFailure, Rest, reason_of, succeeded
+from bqflink_beam.testing.conformance.statements import StatementConformance
 
 _ID = [{"name": "id", "type": "INTEGER"}]
 _PAIR = [*_ID, {"name": "name", "type": "STRING"}]
@@ -540,20 +541,6 @@ class QueryConformance:
         assert job["etag"]
         assert reference["jobId"] in job["selfLink"]
 
-    @rule("jobs.query", "a MERGE that matches a target row twice fails", "docs: DML syntax, MERGE")
-    def test_merge_refuses_two_matches(self, rest: Rest) -> None:
-        table = rest.make_table(_PAIR)
-        name = f"{rest.dataset}.{table}"
-        rest.query(f"INSERT INTO {name} (id) VALUES (1)")
-
-        with pytest.raises(HttpFailure):
-            rest.query(
-                f"MERGE {name} AS t USING UNNEST([1, 1]) AS u ON t.id = u "
-                "WHEN MATCHED THEN UPDATE SET name = 'x'"
-            )
-
-        assert rest.rows(table) == [["1", None]]
-
 
 class JobConformance(
     TableConformance,
@@ -563,5 +550,6 @@ class JobConformance(
     CopyConformance,
     InsertAllConformance,
     PartitionConformance,
+    StatementConformance,
 ):
     """REST v2: everything that reads, writes and file loads stand on."""

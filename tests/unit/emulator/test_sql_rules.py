@@ -125,6 +125,7 @@ _RULES = [
     ("SELECT NULL AS x UNION ALL SELECT NULL UNION ALL SELECT DATE '2020-01-01' ORDER BY x DESC LIMIT 1", [datetime.date(2020, 1, 1)]),
     ("SELECT n FROM UNNEST([STRUCT(1 AS id, 'a' AS n), STRUCT(2, NULL), STRUCT(NULL, 'c')]) WITH OFFSET AS o ORDER BY o", ["a", None, "c"]),
     ("SELECT id FROM UNNEST([STRUCT(1 AS id), STRUCT(2.5), STRUCT(NULL)]) WITH OFFSET AS o ORDER BY o", [1.0, 2.5, None]),
+    ("SELECT s.a FROM (SELECT STRUCT(1 AS a, 'x' AS b) AS s UNION ALL SELECT (2, 'y')) ORDER BY 1", [1, 2]),
     ("SELECT s.a FROM (SELECT STRUCT(1 AS a) AS s UNION ALL SELECT STRUCT(2)) ORDER BY 1", [1, 2]),
     ("SELECT [STRUCT(DATE '2020-01-01' AS d), STRUCT('2020-01-02')]", [[{"d": datetime.date(2020, 1, 1)}, {"d": datetime.date(2020, 1, 2)}]]),
     # Rounding keeps the type.
