@@ -83,7 +83,7 @@ _SYNTAX = frozenset({"STRUCT"})
 # star or the list of its EXCEPT it is the word REPLACE.
 _NO_CALL = frozenset(
     {
-        TokenType.INTO, TokenType.TABLE, TokenType.ALIAS, TokenType.DOT, TokenType.STAR,
+        TokenType.INSERT, TokenType.INTO, TokenType.TABLE, TokenType.EXISTS, TokenType.ALIAS, TokenType.DOT, TokenType.STAR,
         TokenType.R_PAREN,
     }
 )  # fmt: skip
