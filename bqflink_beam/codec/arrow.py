@@ -23,7 +23,7 @@ from bqflink_beam.schema.model import Field, TableSchema
 
 _Column = Sequence[Any]
 _Values = list[Any]
-_FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+_FAILURES = (*_rows.FAILURES, pa.ArrowException)
 
 
 class BatchEncoder:

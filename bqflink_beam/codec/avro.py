@@ -22,7 +22,6 @@ from bqflink_beam.schema.model import Field, TableSchema
 
 _Write = Callable[[Any], bytes]
 _Read = Callable[[Any], Any]
-_FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 _WIDE = decimal.Context(prec=100)
 _NULL, _SOME = b"\x00", b"\x02"
@@ -51,7 +50,7 @@ class RecordEncoder:
         """
         try:
             return self._write(row)
-        except _FAILURES as error:
+        except rows.FAILURES as error:
             rows.explain(self._fields, row, self._rounding)
             raise RowError(f"the row cannot be encoded: {error}") from error
 

@@ -24,7 +24,7 @@ from bqflink_beam.schema.model import Field, TableSchema
 _Pieces = list[pa.Array]
 _Encode = Callable[[pa.Array], pa.Array]
 
-_FAILURES = (RowError, pa.ArrowException, ValueError, TypeError, OverflowError)
+_FAILURES = (*rows.FAILURES, pa.ArrowException)
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 # Numbers from here on take one more byte, from 2 bytes up.
 _VARINT_STEPS = np.array([1 << 7 * groups for groups in range(1, 10)], dtype=np.uint64)

@@ -19,7 +19,6 @@ from bqflink_beam.errors import RowError, shorten
 from bqflink_beam.schema.model import Field, TableSchema
 
 _Write = Callable[[Any], str]
-_FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 _EXACT_MAX = 2**53
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -50,7 +49,7 @@ class LineEncoder:
         """
         try:
             return self._write(row).encode()
-        except _FAILURES as error:
+        except rows.FAILURES as error:
             rows.explain(self._fields, row, self._rounding)
             raise RowError(f"the row cannot be written as JSON: {error}") from error
 

@@ -18,8 +18,7 @@ _CHANGE_COLUMNS = tuple(
     for name in (proto.CHANGE_TYPE, proto.CHANGE_SEQUENCE_NUMBER)
 )
 
-# What a failing conversion raises: ours, a missing key, and protobuf's refusals.
-_FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, EncodeError)
+_FAILURES = (*rows.FAILURES, EncodeError)
 
 
 class RowEncoder:

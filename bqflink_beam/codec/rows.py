@@ -16,6 +16,9 @@ from bqflink_beam.codec.temporals import refusal
 from bqflink_beam.errors import RowError, shorten
 from bqflink_beam.schema.model import Field
 
+FAILURES = (RowError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What a conversion raises for a value: ours, and what Python itself says of an odd one."""
+
 
 class _Absent:
     """What stands for a key that a row has not, where that is not the same as None."""
@@ -148,7 +151,7 @@ def _explain_value(field: Field, value: Any, rounding: str | None, column: str) 
         values.converter(field, rounding)(value)
     except RowError as error:
         raise _at(column, field.type, value, error) from None
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except FAILURES as error:
         # A value that only pretends to be of a type that the column takes.
         reason = refusal(value, f"cannot be read: {error}")
         raise _at(column, field.type, value, reason) from error
