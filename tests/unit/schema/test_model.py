@@ -1,11 +1,13 @@
 """What a schema may say, and how large it may be in every form that it takes."""
 
 import pytest
+from hypothesis import given, settings
 
 from bqflink_beam.errors import ConfigError
 from bqflink_beam.schema import arrow, avro, json, proto
 from bqflink_beam.schema.model import Field, TableSchema
 from bqflink_beam.service import table_schema
+from bqflink_beam.testing import strategies
 
 
 def field(name="c", kind="INT64", **facts):
@@ -111,3 +113,10 @@ FORMS = {
 )
 def test_the_largest_schemas_go_through_every_form(through, schema):
     assert through(schema) == schema
+
+
+@settings(max_examples=300, deadline=None)
+@given(strategies.schemas())
+def test_any_schema_goes_through_the_storage_message_and_rest(schema):
+    assert FORMS["message"](schema) == schema
+    assert FORMS["rest"](schema) == schema
