@@ -94,7 +94,7 @@ class BatchDecoder:
         for name, decode, column in zip(self._names, self._columns, batch.columns, strict=True):
             try:
                 columns.append(decode(column))
-            except (pa.ArrowInvalid, ValueError, OverflowError) as error:
+            except (pa.ArrowException, ValueError, OverflowError) as error:
                 raise RowError(f"{name} cannot be read: {error}", column=name) from error
         return _dicts(self._make, columns, batch.num_rows)
 

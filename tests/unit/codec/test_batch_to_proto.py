@@ -288,6 +288,14 @@ def test_a_batch_of_another_schema_is_not_taken_for_one_of_ours():
         BatchDecoder(planned).rows(swapped)
 
 
+def test_runs_of_lists_which_arrow_cannot_take_apart_are_refused():
+    lists = pa.array([[1], [2]])
+    array = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), lists)
+
+    with pytest.raises(RowError, match="c cannot be read"):
+        written(column("INT64", mode="REPEATED"), batch_of(array))
+
+
 def test_an_empty_batch_has_no_rows():
     assert written(column("JSON"), batch_of(pa.array([], pa.string()))) == []
     assert (
