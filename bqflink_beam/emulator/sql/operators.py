@@ -201,6 +201,8 @@ def integer_division(plan: Plan, name: str, a: Scalar, b: Scalar) -> Scalar:
     if kind == INT64:
         zero = f"CAST(error('division by zero: {name}') AS BIGINT)"
         divisor = f"(CASE WHEN {right.sql} = 0 THEN {zero} ELSE {right.sql} END)"
+        if isinstance(right.literal, int) and right.literal:
+            divisor = right.sql  # nothing can fail, and DuckDB may partition by it
         return Scalar(f"({left.sql} {'//' if name == 'DIV' else '%'} {divisor})", INT64)
     if name == "MOD" and kind in (NUMERIC, BIGNUMERIC):
         return Scalar(plan.call(f"{kind.name.lower()}_mod", left.sql, right.sql), kind)

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from bqflink_beam.emulator.sql.exact import FUNCTIONS, Exact, safe
 from bqflink_beam.emulator.sql.expressions import Env, Subselect
-from bqflink_beam.emulator.sql.invalid import InvalidQuery, only
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
 from bqflink_beam.emulator.sql.kinds import Kind, field_of_kind, inward, outward
 from bqflink_beam.emulator.sql.operators import boolean
 from bqflink_beam.emulator.sql.scope import (
@@ -259,6 +259,8 @@ def _message(error: Exception) -> str:
     if found:
         return found[1]
     line = text.partition("\n")[0]
+    if "window expressions cannot be volatile" in line:
+        return unsupported("A window by an expression that may fail").message
     return re.sub(r"^[A-Za-z -]+ Error: ", "", line)
 
 

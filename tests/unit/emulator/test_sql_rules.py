@@ -238,6 +238,7 @@ _RULES = [
     ("SELECT LAG(id, 2, 0) OVER (ORDER BY id) FROM d.t ORDER BY id", [0, 0, 1]),
     ("SELECT LEAD(id, 1, 2.5) OVER (ORDER BY id) FROM d.t ORDER BY id", [2.0, 3.0, 2.5]),
     ("SELECT NTILE(2) OVER (ORDER BY id) FROM d.t ORDER BY id", [1, 1, 2]),
+    ("SELECT COUNT(*) OVER (PARTITION BY MOD(id, 2)) FROM d.t ORDER BY id", [2, 1, 2]),
     ("SELECT o FROM d.t, UNNEST(arr) AS x WITH OFFSET AS o WHERE x = 2", [1]),
     ("SELECT s.b FROM (SELECT STRUCT(1 AS a, STRUCT(2 AS c) AS b) AS s)", [{"c": 2}]),
     ("SELECT id FROM d.t WHERE day BETWEEN '2020-01-01' AND '2020-12-31'", [1]),
@@ -349,6 +350,7 @@ def test_wrong_query_is_an_error(sql, message):
 _REFUSED = [
     ("SELECT FARM_FINGERPRINT(name) FROM d.t", "FARM_FINGERPRINT"),
     ("SELECT RAND()", "RAND"),
+    ("SELECT COUNT(*) OVER (PARTITION BY MOD(id, id)) FROM d.t", "may fail is not supported"),
     ("SELECT FORMAT_DATE('', DATE '2020-01-05')", "empty format"),
     ("SELECT SQRT(NUMERIC '2')", "SQRT of NUMERIC"),
     ("SELECT id FROM d.t TABLESAMPLE SYSTEM (10 PERCENT)", "SAMPLE"),
