@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import sys
 import threading
 import time
 import uuid
@@ -205,8 +206,8 @@ def test_changes_while_the_table_is_altered(server):
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         altering = pool.submit(alter)
-        written = list(pool.map(change, (0, 100, 200)))
-        done.set()
+        with ending(done):
+            written = list(pool.map(change, (0, 100, 200)))
         altering.result()
 
     rows = server.visible_rows(str(keyed))
@@ -215,6 +216,41 @@ def test_changes_while_the_table_is_altered(server):
     assert len(rows) == len(expected)
     # No value of a change column has slipped into a column that came meanwhile.
     assert {v for row in rows for k, v in row.items() if k.startswith("added")} == {None}
+
+
+@contextlib.contextmanager
+def together(server, method, count):
+    """Lets the calls of the block in only when `count` more of them have arrived, and makes
+    threads take turns as often as they can, so that races happen."""
+    wanted = server.counters.get(method, 0) + count
+    arrived = threading.Event()
+
+    def hold() -> None:
+        with server.store.lock:
+            held.set()
+            while server.counters.get(method, 0) < wanted:
+                arrived.wait(0.001)
+
+    held = threading.Event()
+    gate = threading.Thread(target=hold)
+    gate.start()
+    held.wait()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+        gate.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@contextlib.contextmanager
+def ending(event):
+    """Sets an event at the end of the block, also where it fails."""
+    try:
+        yield
+    finally:
+        event.set()
 
 
 def test_racing_commits_take_effect_once_and_readers_see_all_of_it_or_nothing(server):
@@ -243,15 +279,36 @@ def test_racing_commits_take_effect_once_and_readers_see_all_of_it_or_nothing(se
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         readers = [pool.submit(look) for _ in range(3)]
-        with connect(server) as bigquery:
+        with connect(server) as bigquery, ending(done):
             for _ in range(15):
                 names = stage(bigquery)
-                assert sorted(pool.map(commit, [names] * 3)) == [False, False, True]
-        done.set()
+                with together(server, "BatchCommitWriteStreams", 3):
+                    applied = list(pool.map(commit, [names] * 3))
+                assert sorted(applied) == [False, False, True]
         counts = set.union(*(reader.result() for reader in readers))
 
     assert counts <= {50 * commits for commits in range(16)}
     assert len(server.visible_rows(T)) == 15 * 50
+
+
+def test_of_many_appends_at_one_offset_one_is_taken(server):
+    with connect(server) as bigquery:
+        name = bigquery.create_stream(T, "COMMITTED")
+
+    def append(offset, number) -> int:
+        with connect(server) as bigquery:
+            answer = bigquery.append(name, WRITER, ids(number), offset=offset)
+        return number if answer.WhichOneof("response") == "append_result" else -1
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        taken = []
+        for offset in range(15):
+            with together(server, "AppendRows", 8):
+                answers = list(pool.map(append, [offset] * 8, range(offset * 8, offset * 8 + 8)))
+            taken.append([number for number in answers if number >= 0])
+
+    assert [len(numbers) for numbers in taken] == [1] * 15
+    assert [row["id"] for row in server.visible_rows(T)] == [numbers[0] for numbers in taken]
 
 
 def test_one_stream_in_many_hands(server):
