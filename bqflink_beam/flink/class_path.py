@@ -1,5 +1,6 @@
 """The jars of Beam's Flink job server, resolved once with Maven and kept in a cache folder."""
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.resources
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bqflink_beam.errors import ConfigError
 
@@ -75,10 +76,7 @@ def resolve_class_path(
             "Maven is needed once to fetch the jars of the Flink job server, and 'mvn' is not on "
             "the PATH; install Maven 3.6 or newer"
         )
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / "lock", "w") as lock:
-        # Maven's own repository is not safe for two writers: the second process waits here.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(root):
         if not jars.is_dir():
             for left_by_a_kill in root.glob("resolving-*"):
                 shutil.rmtree(left_by_a_kill)
@@ -144,6 +142,22 @@ def write_thin_jar(
 
 def _default_cache_dir() -> pathlib.Path:
     return pathlib.Path.home() / ".cache" / "bqflink_beam" / "flink-job-server"
+
+
+@contextlib.contextmanager
+def _locked(root: pathlib.Path) -> Iterator[None]:
+    """Holds the cache folder: Maven's own repository is not safe for two writers at once."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "lock").touch()
+    except OSError as error:
+        raise ConfigError(
+            f"the jars of the Flink job server are kept in {root}, which cannot be written to "
+            f"({error.strerror}); set HOME, or give cache_dir="
+        ) from error
+    with open(root / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _run_maven(maven: str, pom: bytes, scratch: pathlib.Path) -> None:

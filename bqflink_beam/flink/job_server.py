@@ -14,7 +14,7 @@ from bqflink_beam.flink.class_path import (
     require_java,
     resolve_class_path,
 )
-from bqflink_beam.flink.server_process import ServerProcess
+from bqflink_beam.flink.server_process import ServerProcess, require_free
 
 _LOG = logging.getLogger(__name__)
 _STARTED = r"JobService started on \S+:(\d+)"
@@ -107,6 +107,7 @@ class FlinkJobServer:
                 taken, or the JVM ended or did not answer in `ready_timeout_s`.
         """
         java = require_java(self._java)
+        require_free(self._job_port)
         jars = resolve_class_path(self._cache_dir, announce=self._announce)
         self._server.start(lambda folder: self._command(java, jars, folder))
         try:

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -131,6 +132,17 @@ class ServerProcess:
         if self._process is None:
             raise ConfigError(f"the {self._what} is not running; use it in a 'with' statement")
         return self._process
+
+
+def require_free(port: int) -> None:
+    """Raises a `ConfigError` that names the port if somebody listens on it already."""
+    try:
+        with socket.create_server(("", port)):
+            pass
+    except OSError as error:
+        # Python adds the address to the text that the error itself has.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(f"cannot listen on port {port}: {reason}") from error
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -3,14 +3,13 @@
 import os
 import pathlib
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import Callable
 
 from bqflink_beam.clock import SYSTEM_CLOCK, Clock
 from bqflink_beam.errors import ConfigError
-from bqflink_beam.flink.server_process import ServerProcess
+from bqflink_beam.flink.server_process import ServerProcess, require_free
 
 _STARTED = r"--environment_config=localhost:(\d+)"
 
@@ -91,7 +90,8 @@ def serve_worker_pool(port: int, say: Callable[[str], None]) -> None:
     Raises:
         ConfigError: the port is taken.
     """
-    _require_free(port)
+    # Beam's pool would share a port that another pool listens on, and each get some workers.
+    require_free(port)
     # Imported here, so that naming the pool, or a taken port, does not wait for Beam.
     from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 
@@ -107,12 +107,3 @@ def serve_worker_pool(port: int, say: Callable[[str], None]) -> None:
             signal.pause()
         finally:
             server.stop(0)
-
-
-def _require_free(port: int) -> None:
-    """Beam's pool would share a port that another pool listens on, and each get some workers."""
-    try:
-        with socket.create_server(("", port)):
-            pass
-    except OSError as error:
-        raise ConfigError(f"cannot listen on port {port}: {error.strerror}") from error

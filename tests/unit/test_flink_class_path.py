@@ -104,6 +104,13 @@ def test_missing_maven_is_a_config_error(tmp_path, monkeypatch):
         resolve_class_path(tmp_path / "cache")
 
 
+def test_a_cache_folder_that_cannot_be_made_is_a_config_error_that_names_it(maven, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(ConfigError, match=r"file/cache, which cannot be written.*cache_dir="):
+        resolve_class_path(tmp_path / "file" / "cache")
+
+
 def test_missing_java_is_a_config_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
