@@ -295,6 +295,10 @@ def _shifted(env: Env, node: Any) -> tuple[str, Kind]:
     count = 1 if step is None else _constant(env, step, name, 0)
     if default is None:
         return f"{name.lower()}({value.sql}, {count})", value.kind
+    if default.find(exp.Column, exp.Query) is not None:
+        raise InvalidQuery(
+            f"The third argument (the default expression) to {name} must be constant"
+        )
     (value, other), kind = unify(env.plan, [value, env.expr(default)], name)
     return f"{name.lower()}({value.sql}, {count}, {other.sql})", kind
 

@@ -28,7 +28,7 @@ from bqflink_beam.emulator.sql.kinds import (
     quote_name,
 )
 from bqflink_beam.emulator.sql.literals import literal_of, parsed_text, value_sql
-from bqflink_beam.emulator.sql.scope import Plan, Scalar, Scope, bare_null, dig
+from bqflink_beam.emulator.sql.scope import NOT_LITERAL, Plan, Scalar, Scope, bare_null, dig
 from bqflink_beam.emulator.sql.signatures import called, check_name
 
 
@@ -288,8 +288,19 @@ def _cast(env: Env, node: Any) -> Scalar:
             coerce(env.plan, item, kind.element, str(kind)) for item in env.exprs(inner.expressions)
         ]
         return _array_of(items, kind.element)
-    value = env.expr(inner)
+    value = _with_doubles(env.expr(inner))
     return cast(env.plan, value, kind, safe=isinstance(node, exp.TryCast))
+
+
+def _with_doubles(value: Scalar) -> Scalar:
+    """Returns a STRUCT whose decimals are FLOAT64: in a CAST only a bare one is what it says."""
+    parts = tuple(
+        dataclasses.replace(part, literal=NOT_LITERAL)
+        if isinstance(part.literal, Decimal)
+        else _with_doubles(part)
+        for part in value.parts
+    )
+    return dataclasses.replace(value, parts=parts)
 
 
 def _json_literal(env: Env, node: Any) -> Scalar:

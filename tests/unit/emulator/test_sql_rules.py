@@ -119,6 +119,8 @@ _RULES = [
     ("SELECT AVG(x) FROM UNNEST([NUMERIC '1', NUMERIC '2', NUMERIC '2']) AS x", [Decimal("1.666666667")]),
     ("SELECT SUM(x) FROM UNNEST([BIGNUMERIC '1e38', BIGNUMERIC '1e-38']) AS x", [Decimal("1" + "0" * 38 + "." + "0" * 37 + "1")]),
     ("SELECT CAST(99999999999999999999999999999.999999999 AS NUMERIC)", [Decimal("99999999999999999999999999999.999999999")]),
+    ("SELECT CAST(STRUCT(99999999999999999999999999.999999999) AS STRUCT<x NUMERIC>).x", [Decimal("100000000000000004764729344")]),
+    ("SELECT CAST((1, NULL) AS STRUCT<a INT64, d DATE>).a", [1]),
     ("SELECT CAST(1.234567890123456789 AS BIGNUMERIC) = BIGNUMERIC '1.234567890123456789'", [True]),
     # A bare NULL is of the type that the other queries give it, a STRUCT of its fields' types.
     ("SELECT x FROM (SELECT NULL AS x UNION ALL SELECT 'a') ORDER BY x", [None, "a"]),
@@ -262,6 +264,7 @@ _ERRORS = [
     ("SELECT GENERATE_DATE_ARRAY('2016-01-01', '2017-01-01', INTERVAL 0 DAY)", "step cannot be 0"),
     ("SELECT STRUCT(1 AS a, 2 AS a)", "must differ"),
     ("SELECT ROW_NUMBER() OVER (ORDER BY id ROWS 2 PRECEDING) FROM d.t", "framing clause"),
+    ("SELECT LAG(id, 1, id) OVER (ORDER BY id) FROM d.t", "must be constant"),
     ("SELECT LAG(id, -1) OVER (ORDER BY id) FROM d.t", "at least 0"),
     ("SELECT NTILE(0) OVER (ORDER BY id) FROM d.t", "at least 1"),
     ("SELECT LPAD('a', -1)", "length of at least 0"),
