@@ -21,6 +21,9 @@ from bqflink_beam.schema.model import Field
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _INTEGER = re.compile(r"[+-]?\d+\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NO_NUMBERS = frozenset({"inf", "infinity", "nan"})
+_EXPONENT_MAX = 400
 _WIDE = decimal.Context(prec=400)
 
 
@@ -183,6 +186,17 @@ def _bytes(value: Any) -> bytes:
         raise ValueError(str(error)) from None
 
 
+def _number(value: Any) -> Decimal:
+    text = str(value).strip()
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError("not a number")
+    number = Decimal(text)
+    # Before it becomes an integer, which takes minutes for the digits of 1e999000.
+    if number and abs(number.adjusted()) > _EXPONENT_MAX:
+        raise ValueError("out of range")
+    return number
+
+
 def _int64(value: Any) -> int:
     if isinstance(value, bool):
         raise ValueError("a boolean")
@@ -191,6 +205,7 @@ def _int64(value: Any) -> int:
             raise ValueError("not an integer")
         number = int(value)
     elif isinstance(value, Decimal | float):
+        value = _number(value)
         number = int(value)
         if number != value:
             raise ValueError("not a whole number")
@@ -204,6 +219,8 @@ def _int64(value: Any) -> int:
 def _float64(value: Any) -> float:
     if isinstance(value, bool):
         raise ValueError("a boolean")
+    if isinstance(value, str) and value.strip().lower().lstrip("+-") not in _NO_NUMBERS:
+        _number(value)
     number = float(value)
     if math.isinf(number) and not isinstance(value, str):
         raise ValueError("out of range")
@@ -229,7 +246,7 @@ def _decimal(scale: int, unscaled_min: int, unscaled_max: int) -> Callable[[Any]
     def convert(value: Any) -> Decimal:
         if isinstance(value, bool):
             raise ValueError("a boolean")
-        number = Decimal(str(value).strip())
+        number = _number(value)
         if not number.is_finite():
             raise ValueError("not a finite number")
         rounded = number.quantize(unit, decimal.ROUND_HALF_UP, _WIDE)
@@ -258,10 +275,8 @@ def _timestamp(value: Any) -> datetime.datetime:
     """Text, or seconds since 1970 (the service's reading of a number)."""
     if isinstance(value, bool):
         raise ValueError("a boolean")
-    if isinstance(value, int | float | Decimal) or re.fullmatch(
-        r"-?\d+(\.\d*)?([eE][+-]?\d+)?", value
-    ):
-        micros = int(_WIDE.multiply(Decimal(str(value)), Decimal(1_000_000)).to_integral_value())
+    if isinstance(value, int | float | Decimal) or _NUMBER.fullmatch(value):
+        micros = int(_WIDE.multiply(_number(value), Decimal(1_000_000)).to_integral_value())
     else:
         micros, rest = divmod(literals.timestamp_picos(value), 10**6)
         if rest:

@@ -233,6 +233,8 @@ def test_json_values_of_every_type_load_as_themselves(rest, server):
         ("FLOAT", '"x"'), ("NUMERIC", "1e30"), ("NUMERIC", '"NaN"'), ("BYTES", '"*"'), ("BOOLEAN", "2"),
         ("DATE", '"2020-02-30"'), ("TIME", '"24:00:00"'), ("DATETIME", '"x"'), ("TIMESTAMP", '"x"'),
         ("RECORD", "1"), ("TIMESTAMP", '"2020-01-01 00:00:00.1234567"'),
+        ("TIMESTAMP", "1e999000"), ("INTEGER", "1e999999"), ("NUMERIC", "1e-999999999"), ("NUMERIC", '"1_0"'),
+        ("FLOAT", '"1_0"'), ("TIMESTAMP", '"٣"'),
     ],
 )  # fmt: skip
 def test_json_value_of_another_type_is_refused(rest, kind, value):
