@@ -30,8 +30,8 @@ This page is printed by `python -m bqflink_beam types`; a test keeps it true.
 A value is the same whichever way it comes, and is never changed silently: what a column
 cannot hold exactly is a `RowError` that names the column, the value and the reason.
 
-- A key matches its column without case. An absent key is a missing value, `None` is NULL.
-  Both are NULL unless the column has a default and the table's owner asked for it.
+- A key matches its column without case. An absent key is NULL, as `None` is: a write asks
+  for no column's default. In a REQUIRED column with a default BigQuery refuses the row.
 - A REPEATED column takes a list, a tuple or a one-dimensional numpy array, gives a list,
   and cannot hold `None`. Absent or `None`, it is empty. Text is never taken apart.
 - A STRUCT takes and gives a dict. An empty one is not NULL.
