@@ -438,45 +438,6 @@ def _generate_dates(env: Env, node: Any) -> Scalar:
     return Scalar(f"list_transform({series}, lambda d: CAST(d AS DATE))", array_of(DATE))
 
 
-# --- formatting -----------------------------------------------------------------------------
-
-_FORMATS = frozenset("YmdHMSjFT%BbAaIpyu")
-_WRAPPERS: dict[type, Kind] = {
-    exp.TsOrDsToDate: DATE,
-    exp.TsOrDsToTimestamp: TIMESTAMP,
-    exp.TsOrDsToDatetime: DATETIME,
-    exp.TsOrDsToTime: TIME,
-}
-
-
-def _format(env: Env, node: Any) -> Scalar:
-    only(node, "this", "format", "zone")
-    zone = _zone(env, node.args.get("zone"))
-    kind = _WRAPPERS.get(type(node.this))
-    pattern = node.args["format"]
-    if kind is None or not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        raise unsupported(f"FORMAT of a date with {describe(node)}")
-    form = pattern.this
-    if form == "None":
-        raise unsupported("An empty format string")  # which the parser makes this of
-    letters = re.findall(r"%(.)", form)
-    if not set(letters) <= _FORMATS or (kind == DATE and set(letters) & set("HMSTIp")):
-        raise unsupported(f"Format string {form!r}")
-    moment = coerce(env.plan, env.expr(node.this.this), kind, "FORMAT")
-    _only_timestamp(moment, zone, "FORMAT")
-    value = moment.sql if zone is None else _civil(env, moment, zone).sql
-    if kind == TIME:
-        return Scalar(f"strftime(DATE '2000-01-01' + {value}, {_quote(form)})", STRING)
-    # Years before 1000 are not padded by the service, but are by DuckDB.
-    early = "CAST(error('FORMAT of years before 1000 is not supported') AS VARCHAR)"
-    text = f"strftime({value}, {_quote(form)})"
-    return Scalar(f"(CASE WHEN year({value}) < 1000 THEN {early} ELSE {text} END)", STRING)
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 _UNIX: dict[type, Callable[..., Any]] = {
     exp.UnixSeconds: _unix("UNIX_SECONDS", 1_000_000),
     exp.UnixMillis: _unix("UNIX_MILLIS", 1_000),
@@ -518,6 +479,5 @@ register(
         exp.CurrentDatetime: _current(DATETIME),
         exp.CurrentTimestamp: _current(TIMESTAMP),
         exp.GenerateDateArray: _generate_dates,
-        exp.TimeToStr: _format,
     }
 )

@@ -14,11 +14,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from bqflink_beam.emulator.sql.invalid import InvalidQuery
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, Unsupported, is_refusal, unsupported
 from bqflink_beam.emulator.sql.kinds import (
     NUMERIC_MAX,
     big_to_key,
@@ -404,7 +404,7 @@ def upper_text(text: str) -> str:
 def lower_text(text: str) -> str:
     # A sigma's small form depends on where it stands.
     if "\u03a3" in text:
-        raise InvalidQuery("LOWER of a capital sigma is not supported by the embedded BigQuery")
+        raise unsupported("LOWER of a capital sigma")
     return _one_for_one(text, str.lower, "LOWER")
 
 
@@ -415,7 +415,7 @@ def _one_for_one(text: str, change: Callable[[str], str], name: str) -> str:
     changed = [change(char) for char in text]
     for char, new in zip(text, changed, strict=True):
         if len(new) != 1:
-            raise InvalidQuery(f"{name} of {char!r} is not supported by the embedded BigQuery")
+            raise unsupported(f"{name} of {char!r}")
     return "".join(changed)
 
 
@@ -484,12 +484,28 @@ FUNCTIONS: dict[str, Exact] = {
 """Every function a compiled query may call, by the name it is called by (prefix ``bq_``)."""
 
 
+def add(functions: Mapping[str, Exact]) -> None:
+    """Adds functions of other modules; each name is taken once."""
+    assert not set(functions) & set(FUNCTIONS), set(functions) & set(FUNCTIONS)
+    FUNCTIONS.update(functions)
+
+
+def fail(message: str) -> str:
+    """Ends the query. DuckDB's own error() may not stand inside TRY."""
+    raise (Unsupported if is_refusal(message) else InvalidQuery)(message)
+
+
+FUNCTIONS["fail"] = Exact(fail, (_V,), _V)
+
+
 def safe(function: Exact) -> Exact:
     """Returns the same function with NULL for whatever it refuses: SAFE_CAST."""
 
     def body(*arguments: Any) -> Any:
         try:
             return function.body(*arguments)
+        except Unsupported:
+            raise
         except InvalidQuery:
             return None
 

@@ -1,6 +1,5 @@
 """Functions on strings, numbers, arrays and ranges."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from bqflink_beam.emulator.sql.kinds import (
     Kind,
     array_of,
 )
+from bqflink_beam.emulator.sql.named import arity, register_named
 from bqflink_beam.emulator.sql.scope import Scalar
 
 
@@ -193,17 +193,6 @@ def _hexadecimal(env: Env, node: Any) -> Scalar:
     return Scalar(f"lower(hex({env.typed(node.this, BYTES, 'TO_HEX').sql}))", STRING)
 
 
-def _unhex(env: Env, node: Any) -> Scalar:
-    only(node, "this")
-    text = env.expr(node.this)
-    if not isinstance(text.literal, str):
-        raise unsupported("FROM_HEX of anything but a literal")
-    if not re.fullmatch(r"[0-9a-fA-F]*", text.literal):
-        raise InvalidQuery(f"Failed to decode hexadecimal text: {text.literal}")
-    zero = "0" * (len(text.literal) % 2)
-    return Scalar(f"unhex('{zero}{text.literal}')", BYTES)
-
-
 def _base64(env: Env, node: Any) -> Scalar:
     only(node, "this")
     return Scalar(f"to_base64({env.typed(node.this, BYTES, 'TO_BASE64').sql})", STRING)
@@ -297,20 +286,6 @@ def _division(name: str) -> Reader:
     return read
 
 
-def _safe_divide(env: Env, node: Any) -> Scalar:
-    only(node, "this", "expression")
-    (a, b), kind = unify(env.plan, env.exprs([node.this, node.expression]), "SAFE_DIVIDE")
-    if kind == INT64:
-        a, b = (coerce(env.plan, side, FLOAT64, "SAFE_DIVIDE") for side in (a, b))
-    if kind not in (INT64, FLOAT64):
-        raise unsupported(f"SAFE_DIVIDE of {kind}")
-    quotient = f"({a.sql} / {b.sql})"
-    overflow = f"(NOT isfinite({quotient}) AND isfinite({a.sql}) AND isfinite({b.sql}))"
-    return Scalar(
-        f"(CASE WHEN {b.sql} = 0 THEN NULL WHEN {overflow} THEN NULL ELSE {quotient} END)", FLOAT64
-    )
-
-
 def _extreme(name: str) -> Reader:
     def read(env: Env, node: Any) -> Scalar:
         only(node, "this", "expressions", ignored=("ignore_nulls",))
@@ -399,18 +374,9 @@ def _generate_array(env: Env, node: Any) -> Scalar:
 # --- ranges and the rest -------------------------------------------------------------------
 
 
-def _anonymous(env: Env, node: Any) -> Scalar:
-    only(node, "this", "expressions")
-    name = node.name.upper()
-    reader = _NAMED.get(name)
-    if reader is None:
-        raise unsupported(f"Function {name}")
-    return reader(env, env.exprs(node.expressions))
-
-
 def _bound(which: str) -> Callable[[Env, list[Scalar]], Scalar]:
     def read(env: Env, arguments: list[Scalar]) -> Scalar:
-        (value,) = _arity(arguments, 1, f"RANGE_{which.upper()}")
+        (value,) = arity(arguments, 1, f"RANGE_{which.upper()}")
         if value.kind.name != "RANGE" or value.kind.element is None:
             raise InvalidQuery(f"RANGE_{which.upper()} needs a RANGE, got {value.kind}")
         return Scalar(f"struct_extract({value.sql}, '{which}')", value.kind.element)
@@ -419,7 +385,7 @@ def _bound(which: str) -> Callable[[Env, list[Scalar]], Scalar]:
 
 
 def _range_contains(env: Env, arguments: list[Scalar]) -> Scalar:
-    value, item = _arity(arguments, 2, "RANGE_CONTAINS")
+    value, item = arity(arguments, 2, "RANGE_CONTAINS")
     element = value.kind.element
     if value.kind.name != "RANGE" or element is None:
         raise InvalidQuery(f"RANGE_CONTAINS needs a RANGE, got {value.kind}")
@@ -439,9 +405,7 @@ def _range_contains(env: Env, arguments: list[Scalar]) -> Scalar:
 
 
 def _ieee_divide(env: Env, arguments: list[Scalar]) -> Scalar:
-    a, b = (
-        coerce(env.plan, v, FLOAT64, "IEEE_DIVIDE") for v in _arity(arguments, 2, "IEEE_DIVIDE")
-    )
+    a, b = (coerce(env.plan, v, FLOAT64, "IEEE_DIVIDE") for v in arity(arguments, 2, "IEEE_DIVIDE"))
     zero = (
         f"CASE WHEN {a.sql} = 0 OR isnan({a.sql}) THEN CAST('nan' AS DOUBLE) "
         f"ELSE {a.sql} * CAST('inf' AS DOUBLE) * (CASE WHEN signbit({b.sql}) THEN -1 ELSE 1 END) END"
@@ -454,26 +418,20 @@ def _ieee_divide(env: Env, arguments: list[Scalar]) -> Scalar:
 
 
 def _error(env: Env, arguments: list[Scalar]) -> Scalar:
-    (text,) = _arity(arguments, 1, "ERROR")
+    (text,) = arity(arguments, 1, "ERROR")
     message = f"coalesce({coerce(env.plan, text, STRING, 'ERROR').sql}, 'NULL')"
     return Scalar(f"CAST(error({message}) AS BIGINT)", INT64)
 
 
-def _arity(arguments: list[Scalar], count: int, name: str) -> list[Scalar]:
-    if len(arguments) != count:
-        raise InvalidQuery(f"{name} takes {count} arguments, got {len(arguments)}")
-    return arguments
-
-
-_NAMED: dict[str, Callable[[Env, list[Scalar]], Scalar]] = {
-    "RANGE_START": _bound("start"),
-    "RANGE_END": _bound("end"),
-    "RANGE_CONTAINS": _range_contains,
-    "IEEE_DIVIDE": _ieee_divide,
-    "ERROR": _error,
-}
-
-
+register_named(
+    {
+        "RANGE_START": _bound("start"),
+        "RANGE_END": _bound("end"),
+        "RANGE_CONTAINS": _range_contains,
+        "IEEE_DIVIDE": _ieee_divide,
+        "ERROR": _error,
+    }
+)
 register(
     {
         exp.Length: _length,
@@ -497,7 +455,6 @@ register(
         exp.Reverse: _exact_text("reversed_text", STRING),
         exp.Split: _split,
         exp.LowerHex: _hexadecimal,
-        exp.Unhex: _unhex,
         exp.ToBase64: _base64,
         exp.RegexpLike: _regexp,
         exp.Abs: _absolute,
@@ -509,7 +466,6 @@ register(
         exp.Sqrt: _square_root,
         exp.Mod: _division("MOD"),
         exp.IntDiv: _division("DIV"),
-        exp.SafeDivide: _safe_divide,
         exp.Greatest: _extreme("GREATEST"),
         exp.Least: _extreme("LEAST"),
         exp.IsNan: _float_test("isnan"),
@@ -519,6 +475,5 @@ register(
         exp.ArrayConcat: _array_concat,
         exp.ArrayToString: _array_to_string,
         exp.GenerateSeries: _generate_array,
-        exp.Anonymous: _anonymous,
     }
 )

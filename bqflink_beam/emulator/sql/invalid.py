@@ -5,6 +5,8 @@ from typing import Any
 
 from bqflink_beam.emulator.refused import Refused
 
+_NOT_HERE = " is not supported by the embedded BigQuery"
+
 
 class InvalidQuery(Refused):
     """A query, statement or predicate that is refused; the message names the construct."""
@@ -13,13 +15,22 @@ class InvalidQuery(Refused):
         super().__init__(message, reason="invalidQuery", **about)
 
 
+class Unsupported(InvalidQuery):
+    """SQL, or a value in it, that BigQuery may have an answer for and this one has not."""
+
+
 STUMBLES = (AttributeError, LookupError, TypeError, ValueError)
 """What the parser's library raises for calls that it takes in a form it does not expect."""
 
 
-def unsupported(construct: str) -> InvalidQuery:
+def unsupported(construct: str) -> Unsupported:
     """Returns the error for SQL that may be right but is not run here."""
-    return InvalidQuery(f"{construct} is not supported by the embedded BigQuery")
+    return Unsupported(f"{construct}{_NOT_HERE}")
+
+
+def is_refusal(message: str) -> bool:
+    """Whether the message of an error is one of `unsupported`."""
+    return message.endswith(_NOT_HERE)
 
 
 def only(node: Any, *known: str, ignored: Collection[str] = ()) -> None:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from bqflink_beam.emulator.sql.exact import FUNCTIONS, Exact, safe
 from bqflink_beam.emulator.sql.expressions import Env, Subselect
-from bqflink_beam.emulator.sql.invalid import InvalidQuery, only, unsupported
+from bqflink_beam.emulator.sql.invalid import InvalidQuery, Unsupported, only, unsupported
 from bqflink_beam.emulator.sql.kinds import Kind, field_of_kind, inward, outward
 from bqflink_beam.emulator.sql.operators import boolean
 from bqflink_beam.emulator.sql.scope import (
@@ -198,6 +198,7 @@ class _Engine:
     def __init__(self) -> None:
         self._connection = duckdb.connect(":memory:", config=_CONFIG)
         self._functions: set[str] = set()
+        self._refusals: list[Unsupported] = []
 
     def run(self, plan: Plan, sql: str) -> pa.Table:
         for name in sorted(plan.functions - self._functions):
@@ -205,7 +206,11 @@ class _Engine:
         try:
             for name, used in plan.inputs.items():
                 self._connection.register(name, _input_table(used.table, used.columns))
-            return self._connection.sql(sql).to_arrow_table()
+            self._refusals.clear()
+            table = self._connection.sql(sql).to_arrow_table()
+            if plan.tries and self._refusals:
+                raise self._refusals[0]
+            return table
         finally:
             for name in plan.inputs:
                 self._connection.unregister(name)
@@ -220,12 +225,24 @@ class _Engine:
             function = safe(function)
         self._connection.create_function(
             name,
-            _null_for_null(function.body, len(function.arguments)),
+            _null_for_null(self._noting(function.body), len(function.arguments)),
             list(function.arguments),
             function.result,
             null_handling="special",
         )
         self._functions.add(name)
+
+    def _noting(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function that keeps its refusals where no TRY can swallow them."""
+
+        def run(*arguments: Any) -> Any:
+            try:
+                return body(*arguments)
+            except Unsupported as refusal:
+                self._refusals.append(refusal)
+                raise
+
+        return run
 
 
 _FREE_ENGINES = _Engines()
@@ -236,7 +253,9 @@ def _null_for_null(body: Callable[..., Any], arity: int) -> Callable[..., Any]:
     # the parameters, so these cannot be *arguments.
     if arity == 1:
         return lambda a: None if a is None else body(a)
-    return lambda a, b: None if a is None or b is None else body(a, b)
+    if arity == 2:
+        return lambda a, b: None if a is None or b is None else body(a, b)
+    return lambda a, b, c: None if a is None or b is None or c is None else body(a, b, c)
 
 
 def _input_table(table: TableInput, columns: Mapping[int, Kind]) -> pa.Table:
@@ -255,7 +274,7 @@ def _input_table(table: TableInput, columns: Mapping[int, Kind]) -> pa.Table:
 def _message(error: Exception) -> str:
     """Returns the one line of an error that is for the user."""
     text = str(error)
-    found = re.search(r"InvalidQuery: (.*)", text)
+    found = re.search(r"(?:InvalidQuery|Unsupported): (.*)", text)
     if found:
         return found[1]
     line = text.partition("\n")[0]

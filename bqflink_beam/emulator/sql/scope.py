@@ -225,6 +225,7 @@ class Plan:
         self.positional = list(positional)
         self.positional_used = 0
         self.functions: set[str] = set()
+        self.tries = False  # whether failures may become NULL; refusals must not
         self.inputs: dict[str, _Used] = {}
         self.moment_s: Callable[[Scalar], float] = _no_moment
         self._numbers = itertools.count()

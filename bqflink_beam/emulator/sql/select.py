@@ -6,7 +6,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from bqflink_beam.emulator.sql import aggregates, comparisons, dates, functions, operators
+from bqflink_beam.emulator.sql import (
+    aggregates,
+    codes,
+    comparisons,
+    dateformats,
+    dates,
+    functions,
+    operators,
+    regexps,
+    safe,
+)
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
@@ -23,7 +33,7 @@ from bqflink_beam.emulator.sql.scope import (
 from bqflink_beam.emulator.sql.sources import From, Names
 
 # Imported for the readers they add to the table of expressions.
-_READERS = (aggregates, comparisons, dates, functions)
+_READERS = (aggregates, codes, comparisons, dateformats, dates, functions, regexps, safe)
 
 
 @dataclasses.dataclass(frozen=True)

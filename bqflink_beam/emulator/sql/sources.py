@@ -13,6 +13,7 @@ from bqflink_beam.emulator.sql.expressions import Env, Subselect
 from bqflink_beam.emulator.sql.invalid import STUMBLES, InvalidQuery, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, TIMESTAMP
 from bqflink_beam.emulator.sql.lexer import normalize
+from bqflink_beam.emulator.sql.parser import DIALECT, statements_of
 from bqflink_beam.emulator.sql.scope import (
     PARTITION_DATE,
     Column,
@@ -27,7 +28,6 @@ from bqflink_beam.emulator.sql.scope import (
 from bqflink_beam.emulator.sql.signatures import check_counts
 from bqflink_beam.emulator.types import PARTITION_TIME
 
-_DIALECT = sqlglot.Dialect.get_or_raise("bigquery")
 _VIEW_DEPTH_MAX = 16
 
 # It warns of every statement that it does not know, and those are refused here anyway.
@@ -53,9 +53,9 @@ def parse(text: str) -> Any:
     """
     try:
         plain = normalize(text)
-        tokens = _DIALECT.tokenize(plain)
+        tokens = DIALECT.tokenize(plain)
         check_counts(tokens)
-        statements = [s for s in _DIALECT.parser().parse(tokens, plain) if s is not None]
+        statements = [s for s in statements_of(tokens, plain) if s is not None]
     except sqlglot.errors.SqlglotError as error:
         raise InvalidQuery(f"Syntax error: {_plain(str(error))}") from None
     except STUMBLES:

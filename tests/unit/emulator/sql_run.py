@@ -1,0 +1,21 @@
+"""One query without tables, for tests of what functions answer."""
+
+from bqflink_beam.emulator.refused import Refused
+from bqflink_beam.emulator.sql import compile_text
+
+
+class _NoTables:
+    def table(self, path, at_s):
+        raise Refused(f"Not found: Table {'.'.join(path)}", code="NOT_FOUND")
+
+
+def column(sql):
+    """Returns the values of a query's first column."""
+    found = compile_text(sql, _NoTables(), now_s=1_600_000_000.25).run().to_pylist()
+    return [next(iter(row.values())) for row in found]
+
+
+def value(expression):
+    """Returns what one expression is."""
+    (found,) = column(f"SELECT {expression}")
+    return found
