@@ -52,7 +52,11 @@ VALUES = {
     ],
     "JSON": ['{"a":[1,null]}', "null", '"text"', "1"],
     "GEOGRAPHY": ["POINT(-121 41)"],
-    "INTERVAL": [Interval(), Interval(14, -3, 14_706_789_000), Interval(-1, 0, -1)],
+    "INTERVAL": [
+        Interval(),
+        Interval(14, -3, 14_706_789_000),
+        Interval(-120_000, 3_660_000, -((2**63 - 1) // 1000)),
+    ],
 }
 RANGES = {
     "DATE": [Range(datetime.date(2024, 1, 1), None), Range(None, None)],
