@@ -390,6 +390,8 @@ def _exists(env: Env, node: Any) -> Scalar:
 def _bracket(env: Env, node: Any) -> Scalar:
     only(node, "this", "expressions", "offset", "safe")
     array = env.expr(node.this)
+    if array.kind == JSON and len(node.expressions) == 1 and not node.args.get("offset"):
+        return _json_bracket(env, array, env.expr(node.expressions[0]))
     if array.kind.element is None or len(node.expressions) != 1:
         raise InvalidQuery(f"Element access using [] is not supported on type {array.kind}")
     index = env.typed(node.expressions[0], INT64, "an array index").sql
@@ -404,6 +406,13 @@ def _bracket(env: Env, node: Any) -> Scalar:
         f"(CASE WHEN {nothing} THEN NULL WHEN {inside} THEN {element} ELSE {miss} END)",
         array.kind.element,
     )
+
+
+def _json_bracket(env: Env, value: Scalar, index: Scalar) -> Scalar:
+    if index.kind == STRING:
+        return Scalar(env.plan.call("json_field", value.sql, index.sql), JSON)
+    number = coerce(env.plan, index, INT64, "a JSON subscript")
+    return Scalar(env.plan.call("json_element", value.sql, number.sql), JSON)
 
 
 def _outside(kind: Kind) -> str:

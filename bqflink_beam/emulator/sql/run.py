@@ -21,6 +21,7 @@ from bqflink_beam.emulator.sql.invalid import InvalidQuery, Unsupported, only, u
 from bqflink_beam.emulator.sql.kinds import Kind, field_of_kind, inward, outward
 from bqflink_beam.emulator.sql.operators import boolean
 from bqflink_beam.emulator.sql.scope import (
+    JSON_FIELD,
     Catalog,
     Plan,
     Scalar,
@@ -201,7 +202,7 @@ class _Engine:
         self._refusals: list[Unsupported] = []
 
     def run(self, plan: Plan, sql: str) -> pa.Table:
-        for name in sorted(plan.functions - self._functions):
+        for name in sorted((plan.functions | {JSON_FIELD}) - self._functions):
             self._add_function(name)
         try:
             for name, used in plan.inputs.items():

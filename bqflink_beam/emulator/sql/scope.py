@@ -25,6 +25,10 @@ PSEUDO_COLUMNS = frozenset({PARTITION_TIME, PARTITION_DATE, TABLE_SUFFIX})
 """Columns that a star leaves out."""
 
 
+JSON_FIELD = "bq_json_field"
+"""The function behind ``json.field``, which every engine knows: names are found without a plan."""
+
+
 class NotLiteral:
     """Marks an expression that is no plain literal."""
 
@@ -144,8 +148,11 @@ class Scope:
 
 
 def dig(value: Scalar, path: Sequence[str]) -> Scalar:
-    """Returns a field of a STRUCT, as deep as the path goes."""
+    """Returns a field of a STRUCT or of a JSON value, as deep as the path goes."""
     for name in path:
+        if value.kind.name == "JSON":
+            value = Scalar(f"{JSON_FIELD}({value.sql}, {quote_text(name)})", value.kind)
+            continue
         if value.kind.name != "STRUCT":
             raise InvalidQuery(f"Cannot access field {name} on a value with type {value.kind}")
         matches = [

@@ -13,9 +13,11 @@ from bqflink_beam.emulator.sql import (
     dateformats,
     dates,
     functions,
+    jsonfunctions,
     operators,
     regexps,
     safe,
+    tojson,
 )
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
@@ -33,7 +35,18 @@ from bqflink_beam.emulator.sql.scope import (
 from bqflink_beam.emulator.sql.sources import From, Names
 
 # Imported for the readers they add to the table of expressions.
-_READERS = (aggregates, codes, comparisons, dateformats, dates, functions, regexps, safe)
+_READERS = (
+    aggregates,
+    codes,
+    comparisons,
+    dateformats,
+    dates,
+    functions,
+    jsonfunctions,
+    regexps,
+    safe,
+    tojson,
+)
 
 
 @dataclasses.dataclass(frozen=True)
