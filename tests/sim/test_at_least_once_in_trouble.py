@@ -5,20 +5,16 @@ what goes wrong. A bundle that raises is repeated, as a runner does.
 """
 
 import collections
-import decimal
 import itertools
-import json
 import threading
 from concurrent import futures
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bqflink_beam.clock import SYSTEM_CLOCK
 from bqflink_beam.codec.proto import RowDecoder, RowEncoder
-from bqflink_beam.codec.values import Interval, Range
 from bqflink_beam.errors import ServiceError
 from bqflink_beam.retry import Backoff
 from bqflink_beam.schema import json as schema_json
@@ -33,6 +29,7 @@ from bqflink_beam.testing.strategies import rows, schemas
 from bqflink_beam.write.batching import BatchBuilder
 from bqflink_beam.write.default import DefaultWriter
 from bqflink_beam.write.tables import prepare
+from tests.sim.row_key import row_key
 
 _AGAIN = ["UNAVAILABLE", "ABORTED", "RESOURCE_EXHAUSTED", "INTERNAL"]
 _BUDGET_S = 0.3
@@ -166,7 +163,7 @@ class _Run:
                     "tag": "long" if bad else "ok",
                     **values[kind % len(values)],
                 }
-                (self.bad if bad else self.good)[table, _key(self.columns[table], row)] += 1
+                (self.bad if bad else self.good)[table, row_key(self.columns[table], row)] += 1
                 encoder = self.encoders[table]
                 builder = builders.setdefault(
                     table,
@@ -193,7 +190,7 @@ class _Run:
                 batch = rejected.batch
                 decoder = RowDecoder(schema_json.loads(batch.schema), batch.descriptor)
                 row = decoder.decode(batch.rows[rejected.index])
-                self.failed[batch.table, _key(self.columns[batch.table], row)] += 1
+                self.failed[batch.table, row_key(self.columns[batch.table], row)] += 1
 
     def _until_written(self, writer, bundle):
         for _ in range(_TRIES):
@@ -207,33 +204,10 @@ class _Run:
 
     def there(self):
         return collections.Counter(
-            (table, _key(fields, row))
+            (table, row_key(fields, row))
             for table, fields in self.columns.items()
             for row in self.server.visible_rows(table)
         )
-
-
-def _key(fields, row):
-    """A row by types and values; equal for NaNs, for JSON of one meaning, for equal decimals."""
-    return tuple((field.name, _cell(field, row[field.name])) for field in fields)
-
-
-def _cell(field, value):
-    if isinstance(value, list):
-        return tuple(_cell(field, each) for each in value)
-    if isinstance(value, Range):
-        value = {"start": value.start, "end": value.end}
-    if isinstance(value, dict) and field.type == "RANGE":
-        return tuple((end, str(value[end])) for end in ("start", "end"))
-    if isinstance(value, dict):
-        return _key(field.fields, value)
-    if isinstance(value, pa.MonthDayNano):
-        value = Interval(value.months, value.days, value.nanoseconds // 1_000)
-    if field.type == "JSON" and value is not None:
-        return json.dumps(json.loads(value), sort_keys=True)
-    if isinstance(value, decimal.Decimal):
-        return value  # equal whatever the zeros at its end
-    return type(value).__name__, str(value)
 
 
 def _threads():

@@ -11,6 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 import bqflink_beam as bq
+from bqflink_beam.codec.values import BIGNUMERIC_MIN
 from bqflink_beam.schema import json as schema_json
 from bqflink_beam.testing import Emulator
 
@@ -18,7 +19,7 @@ civil = datetime.datetime.fromisoformat
 KINDS = ["STRING", "BYTES", "INT64", "FLOAT64", "BOOL", "NUMERIC", "BIGNUMERIC", "DATE", "TIME",
          "DATETIME", "TIMESTAMP", "JSON", "GEOGRAPHY", "INTERVAL"]  # fmt: skip
 VALUES = [
-    "é", b"\x00", -1, 1.5, True, decimal.Decimal("-1.5"), decimal.Decimal("1E-38"),
+    "é", b"\x00", -1, 1.5, True, decimal.Decimal("-1.5"), BIGNUMERIC_MIN,
     datetime.date(1, 1, 1), datetime.time(23, 59, 59, 999_999), civil("9999-12-31T23:59:59.999999"),
     civil("1969-12-31T23:59:59.999999+00:00"), '{"a":1}', "POINT(1 2)", bq.Interval(1, -2, 3),
 ]  # fmt: skip

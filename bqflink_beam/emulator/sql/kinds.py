@@ -140,7 +140,7 @@ def big_to_key(value: Decimal) -> bytes:
     whole = int("".join(map(str, digits)) or "0")
     shift = exponent + 38
     scaled = whole * 10**shift if shift >= 0 else _half_away(whole, 10**-shift)
-    if scaled > _BIG_MAX:
+    if scaled > _BIG_MAX + sign:  # there is one more below zero than above
         raise InvalidQuery(f"BIGNUMERIC overflow: {value}")
     return ((-scaled if sign else scaled) + _BIG_SHIFT).to_bytes(32, "big")
 
