@@ -20,9 +20,16 @@ def shared_emulator() -> Emulator:
         if not _RUNNING:
             emulator = Emulator()
             emulator.__enter__()
-            atexit.register(emulator.__exit__, None, None, None)
             _RUNNING.append(emulator)
         return _RUNNING[0]
+
+
+@atexit.register
+def stop_shared_emulator() -> None:
+    """Ends the process's embedded BigQuery, if there is one; the next pipeline gets a new one."""
+    with _LOCK:
+        while _RUNNING:
+            _RUNNING.pop().__exit__(None, None, None)
 
 
 def shared_connection(options: PipelineOptions) -> Connection:

@@ -6,9 +6,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 import bqflink_beam as bq
+from bqflink_beam.testing.embedded import stop_shared_emulator
 
 ROWS = [{"id": index} for index in range(10)]
 CREATE = bq.CreateTable(schema=[{"name": "id", "type": "INT64"}])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stopped():
+    yield
+    stop_shared_emulator()
 
 
 def pipeline(*flags):
