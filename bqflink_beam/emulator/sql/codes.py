@@ -70,9 +70,7 @@ def _from_hex(env: Env, arguments: list[Scalar]) -> Scalar:
 def _to_codes(env: Env, arguments: list[Scalar]) -> Scalar:
     (value,) = arity(arguments, 1, "TO_CODE_POINTS")
     if value.kind == BYTES:
-        data = f"list_transform(range(1, octet_length({value.sql}) * 2, 2), lambda at: CAST("
-        data += f"('0x' || substring(hex({value.sql}), at, 2)) AS BIGINT))"
-        return Scalar(f"(CASE WHEN {value.sql} IS NULL THEN NULL ELSE {data} END)", array_of(INT64))
+        return Scalar(env.plan.call("codes_of_bytes", value.sql), array_of(INT64))
     (value,) = typed(env, arguments, (STRING,), "TO_CODE_POINTS")
     return Scalar(env.plan.call("codes_of_text", value.sql), array_of(INT64))
 
@@ -103,6 +101,7 @@ exact.add(
     {
         **_FUNCTIONS,
         "from_hex": exact.Exact(from_hex, ("VARCHAR",), "BLOB"),
+        "codes_of_bytes": exact.Exact(list, ("BLOB",), "BIGINT[]"),
         "codes_of_text": exact.Exact(codes_of_text, ("VARCHAR",), "BIGINT[]"),
         "text_of_codes": exact.Exact(text_of_codes, ("BIGINT[]",), "VARCHAR"),
     }

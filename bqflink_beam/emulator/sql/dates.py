@@ -1,13 +1,15 @@
 """Functions on DATE, TIME, DATETIME and TIMESTAMP."""
 
-import re
+import datetime
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
+from bqflink_beam.emulator.sql import exact
 from bqflink_beam.emulator.sql.casts import cast, coerce
 from bqflink_beam.emulator.sql.expressions import Env, Reader, register
+from bqflink_beam.emulator.sql.intervals import CLOCK_UNITS, MONTH_UNITS, amount, shifted
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import (
     DATE,
@@ -25,15 +27,6 @@ from bqflink_beam.emulator.sql.scope import Scalar
 from bqflink_beam.emulator.sql.zones import to_civil, zone_of
 
 _DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
-_CLOCK_UNITS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-}
-_MONTH_UNITS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _UTC = frozenset({"UTC", "Etc/UTC", "+00:00", "+0", "GMT"})
 
 
@@ -154,7 +147,7 @@ def _truncated(text: str, unit: str, kind: Kind) -> str:
         cut = checked_date(f"({fourth} - CAST({_since_weekday(fourth, 1)} AS INTEGER))")
     elif unit in ("DAY", "MONTH", "QUARTER", "YEAR"):
         cut = f"CAST(date_trunc('{unit.lower()}', {day}) AS DATE)"
-    elif unit in _CLOCK_UNITS and kind != DATE:
+    elif unit in CLOCK_UNITS and kind != DATE:
         return text if unit == "MICROSECOND" else f"date_trunc('{unit.lower()}', {text})"
     else:
         raise InvalidQuery(f"Truncation to {unit} is not defined for type {kind}")
@@ -180,7 +173,7 @@ def _trunc(name: str, kind: Kind) -> Reader:
 def _truncated_there(env: Env, value: Scalar, unit: str, zone: Scalar) -> Scalar:
     local = _civil(env, value, zone)
     cut = Scalar(_truncated(local.sql, unit, DATETIME), DATETIME)
-    if unit in _CLOCK_UNITS and unit != "DAY":
+    if unit in CLOCK_UNITS and unit != "DAY":
         # What is cut off is less than an hour, and no clock is set back within it.
         lost = f"(epoch_us({local.sql}) - epoch_us({cut.sql}))"
         return Scalar(f"({value.sql} - to_microseconds({lost}))", TIMESTAMP)
@@ -190,7 +183,7 @@ def _truncated_there(env: Env, value: Scalar, unit: str, zone: Scalar) -> Scalar
 def _time_trunc(env: Env, node: Any) -> Scalar:
     only(node, "this", "unit")
     unit = _unit(node.args["unit"])
-    if unit not in _CLOCK_UNITS or unit == "DAY":
+    if unit not in CLOCK_UNITS or unit == "DAY":
         raise InvalidQuery(f"Truncation to {unit} is not defined for type TIME")
     value = env.typed(node.this, TIME, "TIME_TRUNC").sql
     cut = _truncated(f"(DATE '2000-01-01' + {value})", unit, DATETIME)
@@ -199,42 +192,28 @@ def _time_trunc(env: Env, node: Any) -> Scalar:
 
 def _last_day(env: Env, node: Any) -> Scalar:
     only(node, "this", "unit")
-    unit = node.args.get("unit")
-    if unit is not None and _unit(unit) != "MONTH":
-        raise unsupported(f"LAST_DAY of {_unit(unit)}")
+    unit_node = node.args.get("unit")
+    unit = "MONTH" if unit_node is None else _unit(unit_node)
     value = env.expr(node.this)
     if value.kind == DATETIME:
         value = cast(env.plan, value, DATE)
-    return Scalar(f"last_day({coerce(env.plan, value, DATE, 'LAST_DAY').sql})", DATE)
+    day = coerce(env.plan, value, DATE, "LAST_DAY").sql
+    week = _week_start(unit)
+    if week is not None:
+        return Scalar(
+            checked_date(f"({day} + CAST(6 - {_since_weekday(day, week)} AS INTEGER))"), DATE
+        )
+    ends = {
+        "MONTH": f"last_day({day})",
+        "QUARTER": f"last_day(make_date(year({day}), quarter({day}) * 3, 1))",
+        "YEAR": f"make_date(year({day}), 12, 31)",
+    }
+    if unit not in ends:
+        raise unsupported(f"LAST_DAY of {unit}")
+    return Scalar(ends[unit], DATE)
 
 
 # --- adding and subtracting -------------------------------------------------------------------
-
-
-def _amount(env: Env, node: Any) -> str:
-    """Returns the number of an INTERVAL; the parser hands literals over as text."""
-    if isinstance(node, exp.Literal):
-        if not re.fullmatch(r"-?\d+", node.this):
-            raise InvalidQuery(f"Invalid INTERVAL value {node.this}")
-        return f"CAST({node.this} AS BIGINT)"
-    return env.typed(node, INT64, "INTERVAL").sql
-
-
-def _shifted(value: Scalar, count: str, unit: str, word: str) -> Scalar:
-    kind = value.kind
-    if unit in _MONTH_UNITS and kind != TIMESTAMP:
-        moved = f"({value.sql} + to_months(CAST({count} * {_MONTH_UNITS[unit]} AS INTEGER)))"
-    elif unit in ("DAY", "WEEK") and kind == DATE:
-        moved = f"({value.sql} + CAST({count} * {7 if unit == 'WEEK' else 1} AS INTEGER))"
-    elif unit == "WEEK" and kind == DATETIME:
-        moved = f"({value.sql} + to_microseconds({count} * {7 * _CLOCK_UNITS['DAY']}))"
-    elif unit in _CLOCK_UNITS and kind != DATE:
-        moved = f"({value.sql} + to_microseconds({count} * {_CLOCK_UNITS[unit]}))"
-    else:
-        raise InvalidQuery(f"{unit} is not defined for {word} of type {kind}")
-    if kind == DATE:
-        return Scalar(checked_date(f"CAST({moved} AS DATE)"), DATE)
-    return Scalar(checked_timestamp(moved, kind.name.lower()), kind)
 
 
 def _add(name: str, kind: Kind, sign: str = "") -> Reader:
@@ -243,8 +222,8 @@ def _add(name: str, kind: Kind, sign: str = "") -> Reader:
         value = env.expr(node.this)
         if value.is_literal or value.kind not in (DATE, DATETIME, TIMESTAMP):
             value = coerce(env.plan, value, kind, name)
-        count = _amount(env, node.expression)
-        return _shifted(value, f"({sign}{count})", _unit(node.args["unit"]), name)
+        count = amount(env, node.expression)
+        return shifted(value, f"({sign}{count})", _unit(node.args["unit"]), name)
 
     return read
 
@@ -261,18 +240,18 @@ def _difference(name: str, kind: Kind) -> Reader:
 
 
 def _distance(later: str, earlier: str, unit: str, kind: Kind) -> str:
-    if kind in (TIMESTAMP, TIME) and unit in _CLOCK_UNITS and (kind, unit) != (TIME, "DAY"):
+    if kind in (TIMESTAMP, TIME) and unit in CLOCK_UNITS and (kind, unit) != (TIME, "DAY"):
         if kind == TIME:
             later, earlier = (f"(DATE '2000-01-01' + {side})" for side in (later, earlier))
             return _boundaries(later, earlier, unit)
         # Whole units that have gone by, not borders that were crossed.
-        return f"((epoch_us({later}) - epoch_us({earlier})) // {_CLOCK_UNITS[unit]})"
-    if kind == DATETIME and unit in _CLOCK_UNITS:
+        return f"((epoch_us({later}) - epoch_us({earlier})) // {CLOCK_UNITS[unit]})"
+    if kind == DATETIME and unit in CLOCK_UNITS:
         return _boundaries(later, earlier, unit)
     if kind == DATE and unit == "DAY":
         return f"({later} - {earlier})"
     if kind in (DATE, DATETIME):
-        if unit in _MONTH_UNITS:
+        if unit in MONTH_UNITS:
             months = f"((year({later}) - year({earlier})) * 12 + month({later}) - month({earlier}))"
             quarter = (
                 f"((year({later}) - year({earlier})) * 4 + quarter({later}) - quarter({earlier}))"
@@ -292,7 +271,7 @@ def _distance(later: str, earlier: str, unit: str, kind: Kind) -> str:
 def _boundaries(later: str, earlier: str, unit: str) -> str:
     if unit == "MICROSECOND":
         return f"(epoch_us({later}) - epoch_us({earlier}))"
-    size = _CLOCK_UNITS[unit]
+    size = CLOCK_UNITS[unit]
     first, second = (_floor_divide(f"epoch_us({side})", size) for side in (later, earlier))
     return f"({first} - {second})"
 
@@ -428,14 +407,72 @@ def _generate_dates(env: Env, node: Any) -> Scalar:
     )
     step = node.args["step"]
     only(step, "this", "unit")
-    count, unit = _amount(env, step.this), _unit(step.args["unit"])
+    count, unit = amount(env, step.this), _unit(step.args["unit"])
+    if unit in MONTH_UNITS:
+        months = f"({count} * {MONTH_UNITS[unit]})"
+        return Scalar(env.plan.call("dates_by_months", start, end, months), array_of(DATE))
     if unit not in ("DAY", "WEEK"):
-        raise unsupported(f"GENERATE_DATE_ARRAY with a step in {unit}")
+        raise InvalidQuery(f"GENERATE_DATE_ARRAY with a step in {unit}")
     zero = "CAST(error('Sequence step cannot be 0') AS BIGINT)"
     count = f"(CASE WHEN {count} = 0 THEN {zero} ELSE {count} END)"
     size = f"to_days(CAST({count} * {7 if unit == 'WEEK' else 1} AS INTEGER))"
     series = f"generate_series(CAST({start} AS TIMESTAMP), CAST({end} AS TIMESTAMP), {size})"
     return Scalar(f"list_transform({series}, lambda d: CAST(d AS DATE))", array_of(DATE))
+
+
+def _generate_moments(env: Env, node: Any) -> Scalar:
+    only(node, "start", "end", "step")
+    name = "GENERATE_TIMESTAMP_ARRAY"
+    start, end = (env.typed(node.args[p], TIMESTAMP, name).sql for p in ("start", "end"))
+    step = node.args["step"]
+    only(step, "this", "unit")
+    count, unit = amount(env, step.this), _unit(step.args["unit"])
+    if unit not in CLOCK_UNITS:
+        raise InvalidQuery(f"{name} with a step in {unit}")
+    zero = "CAST(error('Sequence step cannot be 0') AS BIGINT)"
+    size = f"(CASE WHEN {count} = 0 THEN {zero} ELSE {count} END) * {CLOCK_UNITS[unit]}"
+    series = f"generate_series({start}, {end}, to_microseconds({size}))"
+    return Scalar(series, array_of(TIMESTAMP))
+
+
+def dates_by_months(start: datetime.date, end: datetime.date, months: int) -> list[datetime.date]:
+    """Returns start, start and some months, and so on up to the end."""
+    if not months:
+        raise InvalidQuery("Sequence step cannot be 0")
+    if start == end:
+        return [start]
+    if start.day > 28:
+        raise unsupported("GENERATE_DATE_ARRAY by months from a day that not every month has")
+    found = []
+    number = start.year * 12 + start.month - 1
+    day = start
+    while day <= end if months > 0 else day >= end:
+        found.append(day)
+        number += months
+        if not 12 <= number < 120_000:
+            break
+        day = datetime.date(number // 12, number % 12 + 1, start.day)
+    return found
+
+
+exact.add({"dates_by_months": exact.Exact(dates_by_months, ("DATE", "DATE", "BIGINT"), "DATE[]")})
+
+
+def _time_add(name: str, sign: str) -> Reader:
+    def read(env: Env, node: Any) -> Scalar:
+        only(node, "this", "expression", "unit")
+        value = env.typed(node.this, TIME, name).sql
+        count, unit = amount(env, node.expression), _unit(node.args["unit"])
+        if unit not in CLOCK_UNITS or unit == "DAY":
+            raise InvalidQuery(f"{unit} is not defined for {name} of type TIME")
+        # Round the clock any number of times.
+        size = CLOCK_UNITS[unit]
+        micros = f"({sign}({count} % {CLOCK_UNITS['DAY'] // size}) * {size})"
+        return Scalar(
+            f"CAST(DATE '2000-01-02' + {value} + to_microseconds({micros}) AS TIME)", TIME
+        )
+
+    return read
 
 
 _UNIX: dict[type, Callable[..., Any]] = {
@@ -459,6 +496,9 @@ register(
         exp.DatetimeSub: _add("DATETIME_SUB", DATETIME, "-"),
         exp.TimestampAdd: _add("TIMESTAMP_ADD", TIMESTAMP),
         exp.TimestampSub: _add("TIMESTAMP_SUB", TIMESTAMP, "-"),
+        exp.TimeAdd: _time_add("TIME_ADD", ""),
+        exp.TimeSub: _time_add("TIME_SUB", "-"),
+        exp.GenerateTimestampArray: _generate_moments,
         exp.DateDiff: _difference("DATE_DIFF", DATE),
         exp.DatetimeDiff: _difference("DATETIME_DIFF", DATETIME),
         exp.TimestampDiff: _difference("TIMESTAMP_DIFF", TIMESTAMP),

@@ -490,8 +490,6 @@ register(
         exp.Subquery: _subquery,
         exp.Exists: _exists,
         exp.Bracket: _bracket,
-        exp.Add: _arithmetic("+"),
-        exp.Sub: _arithmetic("-"),
         exp.Mul: _arithmetic("*"),
         exp.Div: _arithmetic("/"),
         exp.BitwiseAnd: _bitwise("&"),

@@ -21,7 +21,7 @@ from bqflink_beam.emulator.sql.kinds import (
     Kind,
     array_of,
 )
-from bqflink_beam.emulator.sql.named import arity, register_named
+from bqflink_beam.emulator.sql.named import arity, register_named, typed
 from bqflink_beam.emulator.sql.scope import Scalar
 
 
@@ -228,6 +228,12 @@ def _sign(env: Env, node: Any) -> Scalar:
     value = env.expr(node.this)
     if value.kind in (INT64, NUMERIC):
         return Scalar(f"CAST(sign({value.sql}) AS {_SIGN_TYPES[value.kind]})", value.kind)
+    if value.kind == FLOAT64:
+        return Scalar(
+            f"(CASE WHEN isnan({value.sql}) THEN {value.sql} "
+            f"ELSE CAST(sign({value.sql}) AS DOUBLE) END)",
+            FLOAT64,
+        )
     raise unsupported(f"SIGN of {value.kind}")
 
 
@@ -417,6 +423,11 @@ def _ieee_divide(env: Env, arguments: list[Scalar]) -> Scalar:
     )
 
 
+def _bit_count(env: Env, arguments: list[Scalar]) -> Scalar:
+    (value,) = typed(env, arguments, (INT64,), "BIT_COUNT")
+    return Scalar(f"CAST(bit_count({value.sql}) AS BIGINT)", INT64)
+
+
 def _error(env: Env, arguments: list[Scalar]) -> Scalar:
     (text,) = arity(arguments, 1, "ERROR")
     message = f"coalesce({coerce(env.plan, text, STRING, 'ERROR').sql}, 'NULL')"
@@ -429,6 +440,7 @@ register_named(
         "RANGE_END": _bound("end"),
         "RANGE_CONTAINS": _range_contains,
         "IEEE_DIVIDE": _ieee_divide,
+        "BIT_COUNT": _bit_count,
         "ERROR": _error,
     }
 )

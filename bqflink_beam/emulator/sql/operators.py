@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from bqflink_beam.emulator.sql.casts import cast, coerce, unify
+from bqflink_beam.emulator.sql.casts import cast, coerce, members, unify
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, unsupported
 from bqflink_beam.emulator.sql.kinds import (
     BIGNUMERIC,
@@ -32,12 +32,29 @@ def boolean(plan: Plan, value: Scalar, what: str) -> str:
 def compare(plan: Plan, operator: str, a: Scalar, b: Scalar) -> Scalar:
     """Returns ``a operator b`` for one of = <> < <= > >=."""
     (left, right), kind = unify(plan, [a, b], f"operator {operator}")
+    if kind.name == "STRUCT":
+        return _compare_structs(plan, operator, left, right)
     if kind.name not in ORDERED:
         raise unsupported(f"Comparing values of type {kind}")
     plain = f"({left.sql} {operator} {right.sql})"
     if kind == FLOAT64:
         plain = _compare_floats(operator, left, right, plain)
     return Scalar(plain, BOOL)
+
+
+def _compare_structs(plan: Plan, operator: str, a: Scalar, b: Scalar) -> Scalar:
+    """Compares field by field: false where one differs, else NULL where one is not known."""
+    if operator not in ("=", "<>"):
+        raise InvalidQuery(f"Operator {operator} is not defined for STRUCTs")
+    tests = [
+        compare(plan, "=", left, right).sql
+        for left, right in zip(members(a), members(b), strict=True)
+    ]
+    nothing = f"{a.sql} IS NULL OR {b.sql} IS NULL"
+    negated = "NOT " if operator == "<>" else ""
+    return Scalar(
+        f"(CASE WHEN {nothing} THEN NULL ELSE {negated}({' AND '.join(tests)}) END)", BOOL
+    )
 
 
 def _compare_floats(operator: str, a: Scalar, b: Scalar, plain: str) -> str:
@@ -109,6 +126,8 @@ def arithmetic(plan: Plan, operator: str, a: Scalar, b: Scalar) -> Scalar:
         # By a whole number the product is exact at nine digits, and DuckDB's own will do.
         factors = [f"CAST({v.sql} AS DECIMAL(19,0))" if v.kind == INT64 else v.sql for v in (a, b)]
         return Scalar(f"CAST({factors[0]} * {factors[1]} AS DECIMAL(38,9))", NUMERIC)
+    if operator == "-" and a.kind == b.kind and a.kind.name in ("DATETIME", "TIMESTAMP", "TIME"):
+        raise unsupported(f"{a.kind} - {b.kind}")  # it is an INTERVAL
     (left, right), kind = unify(plan, [a, b], f"operator {operator}")
     if kind.name not in _NUMBERS:
         raise InvalidQuery(
@@ -159,7 +178,7 @@ _ARITHMETIC: dict[Kind, Callable[[Plan, str, Scalar, Scalar], Scalar]] = {
 def _shift_date(operator: str, a: Scalar, b: Scalar) -> Scalar:
     if operator == "+" and a.kind == INT64:
         a, b = b, a
-    if a.kind != DATE or b.kind != INT64:
+    if a.kind != DATE or b.kind != INT64:  # DATE - DATE is an INTERVAL
         raise unsupported(f"{a.kind} {operator} {b.kind}")
     return Scalar(checked_date(f"({a.sql} {operator} CAST({b.sql} AS INTEGER))"), DATE)
 

@@ -256,7 +256,9 @@ def _null_for_null(body: Callable[..., Any], arity: int) -> Callable[..., Any]:
         return lambda a: None if a is None else body(a)
     if arity == 2:
         return lambda a, b: None if a is None or b is None else body(a, b)
-    return lambda a, b, c: None if a is None or b is None or c is None else body(a, b, c)
+    if arity == 3:
+        return lambda a, b, c: None if a is None or b is None or c is None else body(a, b, c)
+    return lambda a, b, c, d: None if None in (a, b, c, d) else body(a, b, c, d)
 
 
 def _input_table(table: TableInput, columns: Mapping[int, Kind]) -> pa.Table:

@@ -12,11 +12,13 @@ from bqflink_beam.emulator.sql import (
     comparisons,
     dateformats,
     dates,
+    formats,
     functions,
     jsonfunctions,
     operators,
     regexps,
     safe,
+    texts,
     tojson,
 )
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
@@ -41,10 +43,12 @@ _READERS = (
     comparisons,
     dateformats,
     dates,
+    formats,
     functions,
     jsonfunctions,
     regexps,
     safe,
+    texts,
     tojson,
 )
 

@@ -41,7 +41,7 @@ _COUNTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(["GENERATE_ARRAY", "GENERATE_DATE_ARRAY", "ARRAY_TO_STRING"], (2, 3)),
     **dict.fromkeys(["COALESCE", "CONCAT", "GREATEST", "LEAST", "ARRAY_CONCAT"], (1, _MANY)),
     "CURRENT_TIMESTAMP": (0, 0),
-    "INSTR": (2, 4),
+    "GENERATE_TIMESTAMP_ARRAY": (3, 3),
     "NTILE": (1, 1),
     **dict.fromkeys(["MD5", "SHA1", "SHA256", "SHA512"], (1, 1)),
     **dict.fromkeys(["LPAD", "RPAD"], (2, 3)),

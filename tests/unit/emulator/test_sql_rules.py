@@ -358,7 +358,6 @@ _REFUSED = [
     ("SELECT id FROM d.t TABLESAMPLE SYSTEM (10 PERCENT)", "SAMPLE"),
     ("SELECT id FROM d.t GROUP BY ROLLUP(id)", "Rollup|ROLLUP"),
     ("SELECT CONTAINS_SUBSTR(name, 'x') FROM d.t", "(?i)contains"),
-    ("SELECT NORMALIZE(name) FROM d.t", "NORMALIZE"),
     ("SELECT JSON '1' = JSON '1'", "JSON"),
     ("SELECT 1 | 2 & 3", "bitwise"),
     ("SELECT UPPER('straße')", "UPPER of 'ß'"),
