@@ -23,6 +23,7 @@ from bqflink_beam.emulator.sql import (
 )
 from bqflink_beam.emulator.sql.casts import coerce, common_kind
 from bqflink_beam.emulator.sql.expressions import Env, Subselect, path_of, struct_from
+from bqflink_beam.emulator.sql.groupings import TOTAL_OF_ROWS, groupings, is_groupings
 from bqflink_beam.emulator.sql.invalid import InvalidQuery, describe, only, unsupported
 from bqflink_beam.emulator.sql.kinds import INT64, Kind
 from bqflink_beam.emulator.sql.scope import (
@@ -138,6 +139,7 @@ class _Select:
         self.names = names
         self.scope = Scope(parent=parent)
         self.source = From(plan, self.scope, names, compile_query)
+        self.totals = False  # whether one of the groups is all of the rows
 
     def compile(self) -> Subselect:
         node = self.node
@@ -152,6 +154,8 @@ class _Select:
         env = Env(self.plan, self.scope, self._subselect, grouped if aggregating else None, True)
         items = self._items(env)
         having = self._condition("having", "HAVING", env)
+        if self.totals:
+            having = f"{having} AND {TOTAL_OF_ROWS}" if having else f" HAVING {TOTAL_OF_ROWS}"
         qualify = self._condition("qualify", "QUALIFY", env)
         items = self._shaped(items)
         outputs = [self.plan.name("r") for _ in items]
@@ -202,17 +206,40 @@ class _Select:
         group = self.node.args.get("group")
         if group is None:
             return [], {}
-        only(group, "expressions")
+        only(group, "expressions", "all")
         env = Env(self.plan, self.scope, self._subselect, clause="GROUP BY")
-        keys, grouped = [], {}
-        for item in group.expressions:
+        grouped: dict[Any, Scalar] = {}
+
+        def key_of(item: Any) -> str:
             target = self._group_target(item)
             value = operators.group_key(env.expr(target))
-            if value.sql not in keys:
-                keys.append(value.sql)
+            # Not by the item: the 1 of GROUP BY 1 is a 1 everywhere else.
             grouped[target] = value
-            grouped[item] = value
-        return keys, grouped
+            if self.totals and target.find(exp.Column) is None:
+                raise unsupported("GROUP BY ROLLUP, CUBE or GROUPING SETS with a constant")
+            return value.sql
+
+        if group.args.get("all"):
+            return list(dict.fromkeys(map(key_of, self._all_keys()))), grouped
+        if not any(is_groupings(item) for item in group.expressions):
+            return list(dict.fromkeys(map(key_of, group.expressions))), grouped
+        if len(group.expressions) > 1:
+            raise InvalidQuery("GROUP BY has ROLLUP, CUBE or GROUPING SETS and something else")
+        self.totals = True
+        compiled = groupings(group.expressions[0], key_of)
+        self.totals = compiled.total
+        return [compiled.text], grouped
+
+    def _all_keys(self) -> list[Any]:
+        """Returns what GROUP BY ALL groups by: the columns among the items."""
+        keys = []
+        for item in self.node.expressions:
+            inner = item.unalias()
+            if isinstance(inner, exp.Column) and not _is_star(inner):
+                keys.append(inner)
+            elif not isinstance(inner, exp.AggFunc):
+                raise unsupported(f"GROUP BY ALL with {describe(inner)}")
+        return keys
 
     def _group_target(self, item: Any) -> Any:
         if isinstance(item, exp.Literal):

@@ -42,6 +42,7 @@ _COUNTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(["COALESCE", "CONCAT", "GREATEST", "LEAST", "ARRAY_CONCAT"], (1, _MANY)),
     "CURRENT_TIMESTAMP": (0, 0),
     "GENERATE_TIMESTAMP_ARRAY": (3, 3),
+    "GROUPING": (1, 1),
     "NTILE": (1, 1),
     **dict.fromkeys(["MD5", "SHA1", "SHA256", "SHA512"], (1, 1)),
     **dict.fromkeys(["LPAD", "RPAD"], (2, 3)),
