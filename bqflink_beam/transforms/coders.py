@@ -90,12 +90,16 @@ class CommitReportCoder(_JsonCoder):
 
 
 class FailedRowCoder(_OwnBytesCoder):
-    """Rows are whatever the user gave, so Beam's coder for plain values carries them."""
+    """Rows are whatever the user gave, so Beam's coder for plain values carries them.
+
+    What is not plain goes by value: the class of a row is often one of the main program, or
+    made on the way, and no other process finds it by its name.
+    """
 
     element = FailedRow
 
     def __init__(self):
-        self._values = coders.FastPrimitivesCoder()
+        self._values = coders.FastPrimitivesCoder(coders.CloudpickleCoder())
 
     def encode(self, value):
         return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))

@@ -25,6 +25,7 @@ from bqflink_beam.service.connection import Connection
 from bqflink_beam.transforms.read_bundle import BundleReader, SelfCheckpoint
 from bqflink_beam.transforms.read_metrics import ReadMetrics
 from bqflink_beam.transforms.restriction import StreamRangeProvider
+from bqflink_beam.transforms.run_identity import identity_of
 from bqflink_beam.write.manifest import RunIdentity
 
 _LOG = logging.getLogger(__name__)
@@ -56,8 +57,7 @@ class PlanReadFn(beam.DoFn):
         self._client: Client = self.connection.open()
 
     def process(self, element: Any) -> Iterator[ReadStream]:
-        assert self.identity is not None, "the step was not translated as a RunIdentityParDo"
-        run_id = uuid.uuid4().hex if self.saved else self.identity.run_id
+        run_id = uuid.uuid4().hex if self.saved else identity_of(self).run_id
         session = open_session(self.request, self._client, run_id=run_id)
         _LOG.info(
             "read session %s of %s: %d streams, about %d rows",

@@ -56,6 +56,21 @@ def refuse_saved_pipeline(options: PipelineOptions, so: str) -> None:
         )
 
 
+def identity_of(fn: beam.DoFn) -> RunIdentity:
+    """Returns which run a DoFn of a `RunIdentityParDo` belongs to.
+
+    Raises:
+        ConfigError: the runner has not translated the pipeline.
+    """
+    if fn.identity is None:
+        raise ConfigError(
+            "this runner runs pipelines without translating them, so nothing names the run. It is the "
+            "oldest of Beam's local runners, which DirectRunner takes for a pipeline with TestStream, "
+            "Pub/Sub or real-time timers: run with --runner=FnApiRunner or --runner=PrismRunner"
+        )
+    return fn.identity
+
+
 class RunIdentityParDo(beam.ParDo):
     """A ParDo whose DoFn learns, while it is translated, which run it belongs to.
 

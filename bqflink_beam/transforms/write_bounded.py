@@ -10,7 +10,7 @@ from bqflink_beam.errors import BqflinkError
 from bqflink_beam.names import TableReference
 from bqflink_beam.transforms import metrics
 from bqflink_beam.transforms.failed import FailedRow, dead_letters
-from bqflink_beam.transforms.run_identity import RunIdentityParDo
+from bqflink_beam.transforms.run_identity import RunIdentityParDo, identity_of
 from bqflink_beam.transforms.write_encode import FAILED, Front
 from bqflink_beam.write.batching import RowBatch
 from bqflink_beam.write.commit import CommitReport, commit_run
@@ -160,7 +160,7 @@ class _CommitFn(beam.DoFn):
         self._reused = metrics.counter(metrics.RUNS_REUSED)
 
     def process(self, gathered):
-        assert self.identity is not None, "set when the pipeline was translated"
+        identity = identity_of(self)
         everything = list(gathered[1])
         staged = [stream for stream in everything if stream != _SENTINEL]
         if len(everything) - len(staged) != 1:
@@ -174,7 +174,7 @@ class _CommitFn(beam.DoFn):
             table = TableReference.parse(self._front.destination.table)
             prepare(self._client.tables, table, self._front.create, SYSTEM_CLOCK)
         report = commit_run(
-            self._client.write, self._register(), self.identity, self._label, staged, SYSTEM_CLOCK
+            self._client.write, self._register(), identity, self._label, staged, SYSTEM_CLOCK
         )
         if report.reused:
             self._reused.inc()

@@ -83,7 +83,8 @@ def scenarios(draw):
         "streams_min": draw(st.integers(1, 4)),
         "columns": draw(st.none() | st.sets(st.sampled_from([each.name for each in schema]))),
         "below": draw(st.none() | st.integers(0, 30)),
-        "by_query": draw(st.booleans()),
+        # The embedded BigQuery has no TIMESTAMP(12) in SQL.
+        "by_query": "timestamp_precision=12" not in repr(schema) and draw(st.booleans()),
         "output": draw(st.sampled_from(["dict", "arrow"])),
         "piece": draw(st.none() | st.integers(1, 5)),
     }

@@ -1,10 +1,12 @@
 """The rules of a write that only a running pipeline shows, each against the embedded BigQuery."""
 
 import copy
+import pickle
 import typing
 
 import apache_beam as beam
 import pytest
+from apache_beam.coders import RowCoder, registry
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.error_handling import ErrorHandler
@@ -337,6 +339,26 @@ def test_rows_of_beam_are_written_and_bad_ones_come_back(server, kind, way):
     assert by_id(server, "p.d.short") == ROWS
 
 
+def test_a_bad_row_of_a_class_of_the_main_program_comes_out(server, way):
+    server.create_table("p.d.short", [FIELDS[0], {**FIELDS[1], "maxLength": "7"}])
+    Local = typing.NamedTuple("Local", [("id", int), ("name", str)])  # noqa: UP014
+    registry.register_coder(Local, RowCoder)
+    bad = {"id": 1, "name": "too long"}
+
+    with pipeline() as p:
+        result = (
+            source(p, [*ROWS, bad], way)
+            | beam.Map(lambda row: Local(**row)).with_output_types(Local)
+            | write(server, "p.d.short", method=METHODS[way], on_failed_row="output")
+        )
+        failed = result.failed_rows | beam.Map(lambda each: each.row._asdict())
+        assert_that(failed, equal_to([bad]))
+
+    with pytest.raises(pickle.PicklingError):  # no other process finds it by its name
+        pickle.dumps(Local(1, ""))
+    assert by_id(server, "p.d.short") == ROWS
+
+
 class _WatchFn(beam.DoFn):
     """Yields a row to the steps fused with it, and looks whether they left it alone."""
 
@@ -406,6 +428,16 @@ def test_a_trigger_that_fires_for_every_row_neither_splits_nor_doubles_a_commit(
         assert_that(commits, equal_to([{TABLE: len(ROWS)}]))
 
     assert by_id(server) == ROWS
+
+
+def test_a_runner_that_does_not_name_the_run_is_refused_in_words(server):
+    p = beam.Pipeline(options=PipelineOptions(["--runner=BundleBasedDirectRunner", "--project=p"]))
+    p | beam.Create(ROWS) | write(server)
+
+    with pytest.raises(bq.ConfigError, match="--runner=FnApiRunner"):
+        p.run().wait_until_finish()
+
+    assert server.visible_rows(TABLE) == []
 
 
 # --- numbers -----------------------------------------------------------------------------
