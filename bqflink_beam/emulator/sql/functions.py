@@ -22,6 +22,7 @@ from bqflink_beam.emulator.sql.kinds import (
     array_of,
 )
 from bqflink_beam.emulator.sql.named import arity, register_named, typed
+from bqflink_beam.emulator.sql.rounding import to_digits
 from bqflink_beam.emulator.sql.scope import Scalar
 
 
@@ -251,7 +252,7 @@ def _rounding(name: str) -> Reader:
             text = env.plan.call(function, value.sql, f"CAST({digits} AS BIGINT)")
             return Scalar(text, value.kind)
         if digits_node is not None:
-            raise unsupported(f"{name} of {value.kind} to a number of digits")
+            return to_digits(env, name, value, env.typed(digits_node, INT64, name).sql)
         value = coerce(env.plan, value, FLOAT64, name)
         if name == "ROUND":
             return Scalar(rounded(env.plan, value), FLOAT64)

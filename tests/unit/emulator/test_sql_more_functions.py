@@ -1,6 +1,7 @@
 """Intervals, FORMAT, code points and other functions as BigQuery documents them; STRUCTs compared."""
 
 import datetime
+import math
 
 import pytest
 
@@ -101,7 +102,31 @@ _STRUCTS = [
     ("(1, (2, 3)) = (1, (2, 4))", False),
     ("CAST(NULL AS STRUCT<INT64, INT64>) = (1, 2)", None),
 ]
-_VALUES = _TIMES + _TEXTS + _FORMATS + _STRUCTS
+_ROUNDED = [
+    ("ROUND(123.7, -1)", 120.0),
+    ("ROUND(1.235, 2)", 1.24),
+    ("ROUND(314159.25, -2)", 314200.0),
+    ("ROUND(-2.5, 0)", -3.0),
+    ("ROUND(7, -1)", 10.0),
+    # What the service's own arithmetic makes of numbers that lie below what they are written as.
+    ("ROUND(0.15, 1)", 0.1),
+    ("ROUND(2.675, 2)", 2.67),
+    ("ROUND(1.6e308, 308)", 1.6e308),
+    ("ROUND(1.6e308, -309)", 0.0),
+    ("ROUND(5e-324, 324)", 5e-324),
+    ("ROUND(5e-324, 323)", 0.0),
+    ("ROUND(1.0, -9223372036854775808)", 0.0),
+    ("ROUND(3.5, 9223372036854775807)", 3.5),
+    ("ROUND(CAST('-inf' AS FLOAT64), 2)", -math.inf),
+    ("IS_NAN(ROUND(CAST('nan' AS FLOAT64), 2))", True),
+    ("ROUND(1.5, NULL)", None),
+    ("ROUND(CAST(NULL AS FLOAT64), 1)", None),
+    ("TRUNC(1.789, 1)", 1.7),
+    ("TRUNC(-2.34, 1)", -2.3),
+    ("TRUNC(123.456, -2)", 100.0),
+    ("TRUNC(0.29, 2)", 0.28),
+]
+_VALUES = _ROUNDED + _TIMES + _TEXTS + _FORMATS + _STRUCTS
 
 
 @pytest.mark.parametrize(("expression", "wanted"), _VALUES, ids=[sql for sql, _ in _VALUES])
@@ -131,6 +156,7 @@ _ERRORS = [
     ("INSTR('a', 'b', 1, 0)", "at least 1"),
     ("TRANSLATE('abc', 'aa', 'xy')", "Duplicate character"),
     ("NORMALIZE('a', NFX)", "Invalid normalization mode"),
+    ("ROUND(1.6e308, -308)", "overflow"),
     ("CHR(-1)", "Invalid codepoint"),
     ("CHR(55296)", "Invalid codepoint"),
     ("CODE_POINTS_TO_STRING([1114112])", "Invalid codepoint"),
