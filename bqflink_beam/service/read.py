@@ -20,6 +20,7 @@ _ReadSession = types.ReadSession.pb()
 _ReadRowsRequest = types.ReadRowsRequest.pb()
 _SplitRequest = types.SplitReadStreamRequest.pb()
 _Lz4 = types.ArrowSerializationOptions.CompressionCodec.LZ4_FRAME.value
+_PICOS = types.ArrowSerializationOptions.PicosTimestampPrecision.TIMESTAMP_PRECISION_PICOS.value
 
 
 def _method(name: str, request: Any, response: Any) -> Method:
@@ -120,8 +121,11 @@ class StorageRead:
         session = _ReadSession(table=request.table.path, data_format=types.DataFormat.ARROW.value)
         session.read_options.selected_fields.extend(request.columns)
         session.read_options.row_restriction = request.row_filter
+        as_arrow = session.read_options.arrow_serialization_options
+        # Otherwise a TIMESTAMP(12) is cut to microseconds without a word; others stay as they are.
+        as_arrow.picos_timestamp_precision = _PICOS
         if self._compresses():
-            session.read_options.arrow_serialization_options.buffer_compression = _Lz4
+            as_arrow.buffer_compression = _Lz4
         if request.snapshot_s is not None:
             micros = round(request.snapshot_s * 1_000_000)
             session.table_modifiers.snapshot_time.FromMicroseconds(micros)

@@ -83,6 +83,35 @@ def test_a_filter_made_in_python_is_a_row_filter(server):
     read(server, [EMPTY], table="p.d.every", row_filter=bq.col("v_STRING").is_null())
 
 
+PICOS = "0352-10-27T07:33:21.000091000744Z"
+
+
+@pytest.mark.parametrize("output", ["dict", "arrow"])
+def test_picoseconds_are_read_as_they_were_written(server, output):
+    at = bq.Field(name="at", type="TIMESTAMP", timestamp_precision=12)
+    inner = dataclasses.replace(at, mode="REPEATED")
+    schema = bq.TableSchema((at, bq.Field(name="s", type="STRUCT", fields=(inner,))))
+    table = f"p.d.picos_{output}"
+    server.create_table(table, schema_json.to_json(schema))
+    rows = [{"at": PICOS, "s": {"at": [PICOS]}}, {"at": None, "s": None}]
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        (
+            pipeline
+            | beam.Create(rows)
+            | bq.WriteToBigQueryStorage(  # noqa: B018
+                table, connection=server.connection, method=bq.AtLeastOnce()
+            )
+        )
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        read_rows = pipeline | bq.ReadFromBigQueryStorage(
+            table, connection=server.connection, output=output
+        )
+        if output == "arrow":
+            read_rows |= beam.FlatMap(lambda batch: batch.to_pylist())
+        assert_that(read_rows, equal_to(rows))
+
+
 class Pair(typing.NamedTuple):
     start: int
     end: int
