@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
 from bqflink_beam.codec.proto import RowEncoder
@@ -30,6 +32,9 @@ from bqflink_beam.write.tables import is_about_one_table, schema_for
 
 # Rows kept back while a bundle lasts, over all its tables.
 _HELD_BYTES_MAX = 64_000_000
+# What a type hint may say that is never a row; pairs are those of a GroupByKey.
+_NO_ROWS = (int, float, str, bytes, pa.RecordBatch, pa.Table)
+_NO_ROW_HINTS = (typehints.TupleConstraint, typehints.ListConstraint)
 FAILED = "failed"
 BATCHES = "batches"
 PARTITION_REFUSED = "a partition decorator works with AtLeastOnce only, for BigQuery takes it on default streams only"
@@ -107,6 +112,7 @@ class EncodeBatches(beam.PTransform):
         self._front = front
 
     def expand(self, rows):
+        _check_element_type(rows.element_type)
         encoded = rows | "Encode" >> beam.ParDo(_EncodeFn(self._front)).with_outputs(
             FAILED, main=BATCHES
         )
@@ -115,6 +121,20 @@ class EncodeBatches(beam.PTransform):
         batches = encoded[BATCHES] | "BatchesInGlobalWindows" >> _global_windows()
         failed = encoded[FAILED] | "FailedInGlobalWindows" >> _global_windows()
         return {BATCHES: batches, FAILED: failed}
+
+
+def _check_element_type(hint: Any) -> None:
+    """Refuses an input whose every element would be refused.
+
+    Raises:
+        ConfigError: its elements are known, and are no rows.
+    """
+    known = isinstance(hint, type) and issubclass(hint, _NO_ROWS)
+    if known or isinstance(hint, _NO_ROW_HINTS):
+        shown = hint.__name__ if isinstance(hint, type) else hint
+        raise ConfigError(
+            f"rows are dicts, beam.Rows or NamedTuples, and the elements of the input are of type {shown}"
+        )
 
 
 def _global_windows() -> beam.WindowInto:
