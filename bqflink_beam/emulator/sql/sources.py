@@ -14,6 +14,7 @@ from bqflink_beam.emulator.sql.invalid import STUMBLES, InvalidQuery, only, unsu
 from bqflink_beam.emulator.sql.kinds import INT64, TIMESTAMP
 from bqflink_beam.emulator.sql.lexer import normalize
 from bqflink_beam.emulator.sql.parser import DIALECT, statements_of
+from bqflink_beam.emulator.sql.pivots import rewritten
 from bqflink_beam.emulator.sql.scope import (
     PARTITION_DATE,
     Column,
@@ -138,6 +139,8 @@ class From:
         return " AND ".join(tests)
 
     def _item(self, node: Any) -> tuple[str, Source]:
+        if node.args.get("pivots"):
+            return self._pivot(node)
         if isinstance(node, exp.Table):
             return self._table(node)
         if isinstance(node, exp.Subquery):
@@ -150,6 +153,25 @@ class From:
         if isinstance(node, exp.Unnest):
             return self._unnest(node)
         raise unsupported(f"{type(node).__name__} in the FROM clause")
+
+    def _pivot(self, node: Any) -> tuple[str, Source]:
+        (pivot,) = node.args["pivots"] if len(node.args["pivots"]) == 1 else (None,)
+        if pivot is None:
+            raise unsupported("Several PIVOTs of one table")
+        only(
+            pivot, "expressions", "fields", "unpivot", "include_nulls", "alias",
+            ignored=(
+                "columns", "identify_pivot_strings", "prefixed_pivot_columns",
+                "pivot_column_naming", "value_columns_first", "default_on_null",
+            ),
+        )  # fmt: skip
+        item = node.copy()
+        item.set("pivots", None)
+        star = exp.Select(expressions=[exp.Star()], from_=exp.From(this=item.copy()))
+        columns = self.compile(self.plan, star, self.scope.parent, self.names)
+        query = rewritten(item, pivot, columns)
+        alias = _alias(pivot) if pivot.args.get("alias") else _alias(node)
+        return self._derived(self.compile(self.plan, query, self.scope.parent, self.names), alias)
 
     def _derived(self, query: Subselect, alias: str) -> tuple[str, Source]:
         name = self.plan.name("d")

@@ -14,6 +14,11 @@ def rows(sql):
     return [tuple(row.values()) for row in _run(sql)]
 
 
+def named_rows(sql):
+    """Returns a query's rows as dicts."""
+    return _run(sql)
+
+
 def column(sql):
     """Returns the values of a query's first column."""
     return [row[0] for row in rows(sql)]
