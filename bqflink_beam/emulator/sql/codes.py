@@ -61,7 +61,7 @@ def unicode_code(text: str) -> int:
 
 def _from_hex(env: Env, arguments: list[Scalar]) -> Scalar:
     (text,) = arity(arguments, 1, "FROM_HEX")
-    if isinstance(text.literal, str):
+    if isinstance(text.literal, str) and _HEXADECIMAL.match(text.literal):
         return Scalar(f"unhex('{from_hex(text.literal).hex()}')", BYTES)
     (text,) = typed(env, arguments, (STRING,), "FROM_HEX")
     return Scalar(env.plan.call("from_hex", text.sql), BYTES)

@@ -69,7 +69,7 @@ def safely(plan: Plan, arguments: list[Scalar], build: Callable[[list[Scalar]], 
 def _safe(env: Env, node: Any) -> Scalar:
     only(node, "this")
     call = node.this
-    if not isinstance(call, exp.Func) or isinstance(call, _NO_FUNCTIONS):
+    if not isinstance(call, exp.Func | exp.Mod | exp.IntDiv) or isinstance(call, _NO_FUNCTIONS):
         raise unsupported(f"SAFE. before {construct(call)}")
     call = call.copy()
     arguments: list[Scalar] = []
