@@ -31,9 +31,7 @@ def read_schema(data: bytes) -> pa.Schema:
         Refused: INVALID_ARGUMENT.
     """
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(data))
-        schema.to_string()  # reads all names, nested ones too, as text
-        return schema
+        return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise Refused(f"Cannot parse the Arrow schema: {error}") from error
 
@@ -78,17 +76,20 @@ def _positions(given: Iterable[pa.Field], wanted: Iterable[pa.Field], path: str)
     """Returns where the writer has each column, by its name in lower case.
 
     Raises:
-        Refused: it has a column twice, or one that the table has not.
+        Refused: it has a column twice, one that the table has not, or a name that is no text.
     """
     known = {field.name.lower() for field in wanted}
     extra, found = [], {}
     for at, field in enumerate(given):
-        name = field.name.lower()
-        if name not in known:
-            extra.append(path + field.name)
-        elif name in found:
-            raise Refused(f"Two Arrow fields are for the same BigQuery field {path}{field.name}")
-        found[name] = at
+        try:
+            name = field.name
+        except UnicodeDecodeError as error:
+            raise Refused(f"Cannot parse the Arrow schema: {error}") from error
+        if name.lower() not in known:
+            extra.append(path + name)
+        elif name.lower() in found:
+            raise Refused(f"Two Arrow fields are for the same BigQuery field {path}{name}")
+        found[name.lower()] = at
     if extra:
         raise Refused(
             f"Input schema has more fields than BigQuery schema, extra fields: '{','.join(extra)}'",

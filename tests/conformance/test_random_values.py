@@ -306,3 +306,23 @@ def send_damaged(bigquery, schema, rows) -> None:
 )
 def test_damaged_arrow_is_refused_or_read(bigquery, examples):
     many(examples, True)(given(_DAMAGED)(lambda drawn: send_damaged(bigquery, *drawn)))()
+
+
+@pytest.mark.parametrize("garbled", [b"\xeec", b"s\xee", b"\xff\xff"])
+@pytest.mark.parametrize("name", [b"s1", b"f1"])
+def test_arrow_columns_and_fields_whose_names_are_no_text_are_refused(bigquery, name, garbled):
+    """A broken last character shows in the name alone, not in a text that has it in the middle."""
+    inner = {"name": "f1", "type": "INTEGER"}
+    table = bigquery.make_table([{"name": "s1", "type": "RECORD", "fields": [inner]}])
+    batch = pa.RecordBatch.from_pylist([{"s1": {"f1": 1}}])
+    request = message("AppendRowsRequest", write_stream=table.default_stream)
+    request.arrow_rows.writer_schema.serialized_schema = (
+        batch.schema.serialize().to_pybytes().replace(name, garbled)
+    )
+    request.arrow_rows.rows.serialized_record_batch = batch.serialize().to_pybytes()
+
+    with bigquery.connection() as append:
+        answer = append(request)
+
+    assert error_of(answer).code == "INVALID_ARGUMENT"
+    assert bigquery.rows(table) == []
