@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from bqflink_beam.clock import SYSTEM_CLOCK
 
 _CHUNK_BYTES = 1 << 18
+_HANDSHAKE_S = 5.0
 _VALID = datetime.timedelta(days=30)
 
 
@@ -80,20 +81,32 @@ class TlsFront:
 
     async def _open(self) -> asyncio.Server:
         return await asyncio.start_server(
-            self._serve, self._host, self.port, ssl=self._context, limit=_CHUNK_BYTES
+            self._accept,
+            self._host,
+            self.port,
+            ssl=self._context,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+            limit=_CHUNK_BYTES,
         )
 
     async def _close(self) -> None:
         if self._server is not None:
             self._server.close()
+        # What shakes hands may finish or fail: asyncio does not close all that is cancelled then.
+        shaking = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
+        await asyncio.gather(*shaking, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._loop.create_task(self._serve(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it begins runs no line of its own.
+        task.add_done_callback(lambda _: writer.transport.abort())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             tls = writer.get_extra_info("ssl_object")
             host, port = self._grpc if tls.selected_alpn_protocol() == "h2" else self._rest
@@ -107,7 +120,6 @@ class TlsFront:
             pass
         finally:
             await _abort(writer)
-            self._tasks.discard(task)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
