@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from bqflink_beam.clock import SYSTEM_CLOCK
 
 _CHUNK_BYTES = 1 << 18
-_HANDSHAKE_S = 5.0
 _VALID = datetime.timedelta(days=30)
 
 
@@ -51,7 +50,6 @@ class TlsFront:
         self.ca_certificate = pathlib.Path(self._folder.name) / "ca.pem"
         self._context = _server_context(self.ca_certificate, (host, *names))
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bigquery-tls")
         self._server: asyncio.Server | None = None
 
@@ -81,28 +79,20 @@ class TlsFront:
 
     async def _open(self) -> asyncio.Server:
         return await asyncio.start_server(
-            self._accept,
-            self._host,
-            self.port,
-            ssl=self._context,
-            ssl_handshake_timeout=_HANDSHAKE_S,
-            limit=_CHUNK_BYTES,
+            self._accept, self._host, self.port, ssl=self._context, limit=_CHUNK_BYTES
         )
 
     async def _close(self) -> None:
         if self._server is not None:
             self._server.close()
-        # What shakes hands may finish or fail: asyncio does not close all that is cancelled then.
-        shaking = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
-        await asyncio.gather(*shaking, return_exceptions=True)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Handshakes that are under way too, and connections that have not begun.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         # A task that is cancelled before it begins runs no line of its own.
         task.add_done_callback(lambda _: writer.transport.abort())
 
