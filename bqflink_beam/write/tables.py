@@ -16,8 +16,6 @@ from bqflink_beam.service.base import TableService
 from bqflink_beam.write.options import CreateTable
 
 _NOT_A_TABLE = "rows can be written to tables only, and this is a {kind}"
-
-
 _WHO_ASKS = ("UNAUTHENTICATED", "401")
 _SAYS_NO_TO_A_TABLE = (NotFoundError, InvalidRequestError, SchemaMismatchError, UnfitTableError)
 
