@@ -1,7 +1,7 @@
 """Coders of the elements between our own steps, and of the state cell: explicit and versioned.
 
 What they write sits in checkpoints and savepoints, so a later version of this package
-must read it. Never pickle.
+must read it. Never pickle, but for users' own objects inside of failed rows.
 """
 
 import json
@@ -18,6 +18,7 @@ from bqflink_beam.write.pending import StagedStream
 from bqflink_beam.write.position import FlushMark, Position
 
 _FORMAT_VERSION = 1
+_FORMAT_BY_VALUE = 2
 
 
 class _OwnBytesCoder(coders.Coder):
@@ -93,18 +94,25 @@ class FailedRowCoder(_OwnBytesCoder):
     """Rows are whatever the user gave, so Beam's coder for plain values carries them.
 
     What is not plain goes by value: the class of a row is often one of the main program, or
-    made on the way, and no other process finds it by its name.
+    made on the way, and no other process finds it by its name. So does a row with half a
+    surrogate pair, as JSON may hold one: that is no UTF-8.
     """
 
     element = FailedRow
 
     def __init__(self):
-        self._values = coders.FastPrimitivesCoder(coders.CloudpickleCoder())
+        self._by_value = coders.CloudpickleCoder()
+        self._values = coders.FastPrimitivesCoder(self._by_value)
 
     def encode(self, value):
-        return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
+        try:
+            return bytes([_FORMAT_VERSION]) + self._values.encode(tuple(value))
+        except UnicodeEncodeError:
+            return bytes([_FORMAT_BY_VALUE]) + self._by_value.encode(tuple(value))
 
     def decode(self, encoded):
+        if encoded[0] == _FORMAT_BY_VALUE:
+            return FailedRow(*self._by_value.decode(encoded[1:]))
         if encoded[0] != _FORMAT_VERSION:
             raise BqflinkError(
                 f"FailedRow has format {encoded[0]}, this version reads {_FORMAT_VERSION}"

@@ -2,6 +2,7 @@
 make it on purpose, and say so in the changelog."""
 
 import apache_beam as beam
+import pytest
 from apache_beam.coders import Coder, registry
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.pipeline_context import PipelineContext
@@ -89,6 +90,15 @@ def test_nothing_between_our_steps_is_pickled():
         coder = registry.get_coder(element)
         assert type(coder).__module__ == coders.__name__, element
         assert isinstance(coder, Coder)
+
+
+@pytest.mark.parametrize("row", [{"id": "\ud800"}, {"\udfff": [{"x": 1}]}, {"id": {1, 2}}, 17])
+def test_whatever_a_failed_row_holds_travels(row):
+    """`json.loads` gives half surrogate pairs, which UTF-8 and Beam's coder for plain values lack."""
+    coder = registry.get_coder(bq.FailedRow)
+    failed = bq.FailedRow("p.d.t", row, "why", None, 7)
+
+    assert coder.decode(coder.encode(failed)) == failed
 
 
 def test_both_settings_of_on_lost_stream_build_the_same_graph():
