@@ -211,11 +211,12 @@ class _Run:
 
 
 def _threads():
-    return sum(thread.name.startswith("bqflink") for thread in threading.enumerate())
+    return {thread for thread in threading.enumerate() if thread.name.startswith("bqflink")}
 
 
 def _no_row_is_lost(scenario):
-    before = _threads()
+    # Workers that a Flink of an earlier test has left behind keep theirs, and may end meanwhile.
+    others = _threads()
     with Emulator(
         settings=Settings(
             row_errors_max=scenario["row_errors_max"], idle_close_s=scenario["idle_close_s"]
@@ -233,7 +234,7 @@ def _no_row_is_lost(scenario):
 
     assert run.failed == run.bad
     assert set(there) == set(run.good)
-    assert _threads() == before
+    assert not _threads() - others
 
 
 @pytest.mark.parametrize(
